@@ -13,6 +13,7 @@ setup: .venv/.made $(LINK)
 	@scripts/system_packages.sh
 	@scripts/node_image.sh
 	@scripts/cpu_vllm.sh
+	@scripts/test_models.sh
 
 .venv/.made: requirements-dev.txt
 	@scripts/system_packages.sh
