@@ -1,0 +1,109 @@
+# Copyright: (c) 2026, The modelops.vllm contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE: this file is an implementation detail of modelops.vllm and may change without notice.
+"""From what the client and the server's counters say to one judged record. Pure."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+from .._errors import ModelopsError
+from .._findings import Finding, error, has_errors
+from . import _guards, _metrics, _prometheus
+from ._points import Point
+from ._prometheus import Delta, Sample
+
+
+@dataclasses.dataclass(frozen=True)
+class Verdict:
+    """What a measurement is worth. ``metrics`` is None when not one request counts; figures of an invalid
+    measurement are kept for the search for the cause, and never compared."""
+
+    metrics: dict[str, t.Any] | None
+    server: dict[str, t.Any] | None
+    findings: list[Finding]
+
+    @property
+    def valid(self) -> bool:
+        return self.metrics is not None and not has_errors(self.findings)
+
+
+def evaluate(
+    raw: t.Mapping[str, t.Any],
+    point: Point,
+    *,
+    before: Sample | None = None,
+    after: Sample | None = None,
+    between: t.Sequence[Sample] = (),
+    warmup_tokens_per_event: float = 1.0,
+    engine: str = "python",
+    cpu_share: float | None = None,
+    gpus: int | None = None,
+    max_failures: int = 0,
+) -> Verdict:
+    """Judge one run of the client.
+
+    ``warmup_tokens_per_event`` is the most that a strictly checked stream of this server carried just before.
+    """
+    try:
+        requests = _metrics.read_requests(raw, point.num_prompts)
+    except ModelopsError as e:
+        return Verdict(None, None, [error("result-unreadable", e.message, e.remedy)])
+    change, server_findings = _server_side(before, after, between)
+    # Whole-run totals, before anything is dropped: the server's counters know nothing of our reasons to drop.
+    tokens = sum(r.output_len for r in requests)
+    proven = _guards.confirmed(change, len(requests), tokens)
+    factor = _guards.CUT_FACTOR["proven" if proven else "unproven"]
+    failed = _metrics.judge(requests, point.output_len, factor * max(1.0, warmup_tokens_per_event))
+    bad = {f.index for f in failed}
+    good = [r for r in _metrics.measured_part(requests, point.concurrency) if r.index not in bad]
+    metrics = None
+    if good:
+        duration = raw.get("duration")
+        metrics = _metrics.compute(
+            good, len(failed), point.concurrency, gpus, float(duration) if isinstance(duration, (int, float)) else None
+        )
+    findings = [
+        *_guards.failures(failed, len(requests), max_failures),
+        *server_findings,
+        *(_guards.counters(change, len(requests), tokens, len(failed)) if change or not server_findings else []),
+        *_guards.prefix_cache(change),
+        *_guards.preemptions(change),
+        *_guards.speculation(change),
+        *_guards.shape(good, point),
+        *_guards.few_prompts(point),
+        *_guards.client_load(engine, cpu_share),
+    ]
+    if metrics:
+        findings += [
+            *_guards.queueing(change, metrics["ttft_ms"]["mean"], point.concurrency),
+            *_guards.coalescing(metrics["tokens_per_event"]),
+            *_guards.reached(point, metrics["peak_in_flight"], change),
+        ]
+    return Verdict(metrics, dataclasses.asdict(change) if change else None, findings)
+
+
+def _server_side(
+    before: Sample | None, after: Sample | None, between: t.Sequence[Sample]
+) -> tuple[Delta | None, list[Finding]]:
+    if before is None:
+        return None, []
+    if after is None:
+        return None, [
+            error(
+                "server-gone",
+                "The server showed its counters before the load and does not any more.",
+                "Look at the server's log: it crashed or was stopped.",
+            )
+        ]
+    if _prometheus.restarted(before, after):
+        return None, [
+            error(
+                "server-restarted",
+                "The server restarted while it was measured: its counters went back or its process is another one.",
+                "Look at the server's log for the cause, then measure again.",
+            )
+        ]
+    return _prometheus.delta(before, after, between), []

@@ -1,0 +1,260 @@
+# Copyright: (c) 2026, The modelops.vllm contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE: this file is an implementation detail of modelops.vllm and may change without notice.
+"""What a benchmark client measured, read request by request, judged, and computed again. Pure.
+
+The exit status, ``failed`` and the summary figures of ``vllm bench serve`` are not used: the client exits 0 when every
+request failed, and counts a stream that broke off as a success. The arrays that ``--save-detailed`` writes are.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+import typing as t
+from dataclasses import dataclass
+
+from .._errors import ModelopsError
+from ._stats import summary
+
+# The arrays that every engine and version since vLLM 0.12 writes. Times are seconds.
+REQUIRED_ARRAYS: t.Final = ("input_lens", "output_lens", "ttfts", "itls", "errors")
+
+# Share of the asked concurrency that must be in flight for a moment to belong to the steady state.
+STEADY_SHARE: t.Final = 0.95
+
+
+@dataclass(frozen=True)
+class Request:
+    """One request as the client saw it. Times in seconds; ``start_s`` on the client's own clock, if it wrote one."""
+
+    index: int
+    start_s: float | None
+    ttft_s: float
+    latency_s: float
+    itls_s: tuple[float, ...]
+    input_len: int
+    output_len: int
+    error: str
+
+    @property
+    def events(self) -> int:
+        """Stream events that carried tokens: the first one and one for each gap."""
+        return len(self.itls_s) + 1
+
+    @property
+    def tokens_per_event(self) -> float:
+        """1.0 when each event carried one token."""
+        return self.output_len / self.events
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why one request does not count. ``kind`` is stable, ``detail`` is for people."""
+
+    index: int
+    kind: str
+    detail: str
+
+
+def read_requests(raw: t.Mapping[str, t.Any], num_prompts: int) -> list[Request]:
+    """The requests of a result file written with ``--save-detailed``, in the order in which they were sent.
+
+    Raises ModelopsError when an array is missing, has another length than ``num_prompts``, or holds no numbers.
+    """
+    missing = [name for name in REQUIRED_ARRAYS if not isinstance(raw.get(name), list)]
+    if missing:
+        raise ModelopsError(
+            f"The client's result has no list {', '.join(missing)}; requests cannot be validated without it.",
+            "Use vLLM 0.12 or newer as the client.",
+        )
+    # start_times came with vLLM 0.16 and latencies with 0.30.
+    starts = raw.get("start_times") or [None] * num_prompts
+    latencies = raw.get("latencies") or [None] * num_prompts
+    lengths = {name: len(raw[name]) for name in REQUIRED_ARRAYS}
+    lengths.update(start_times=len(starts), latencies=len(latencies))
+    wrong = {name: n for name, n in lengths.items() if n != num_prompts}
+    if wrong:
+        raise ModelopsError(
+            f"The client's result must hold {num_prompts} requests, but has {wrong}.",
+            "The client and this collection disagree about the number of prompts; keep the raw file and report it.",
+        )
+    try:
+        requests = [_request(raw, i, starts[i], latencies[i]) for i in range(num_prompts)]
+    except (TypeError, ValueError) as e:
+        raise ModelopsError(f"The client's result is not readable: {e}.", "Keep the raw file and report it.") from e
+    return sorted(requests, key=lambda r: (r.start_s if r.start_s is not None else 0.0, r.index))
+
+
+def _request(raw: t.Mapping[str, t.Any], index: int, start: t.Any, latency: t.Any) -> Request:
+    gaps = tuple(float(gap) for gap in raw["itls"][index])
+    ttft = float(raw["ttfts"][index])
+    return Request(
+        index=index,
+        start_s=None if start is None else float(start),
+        ttft_s=ttft,
+        latency_s=ttft + sum(gaps) if latency is None else float(latency),
+        itls_s=gaps,
+        input_len=int(raw["input_lens"][index]),
+        output_len=int(raw["output_lens"][index]),
+        error=str(raw["errors"][index] or ""),
+    )
+
+
+def judge(requests: t.Iterable[Request], output_len: int, max_tokens_per_event: float | None = None) -> list[Failure]:
+    """The requests that do not count, and why; an empty list when all do.
+
+    ``output_len`` is what every request asked for with ignore_eos. ``max_tokens_per_event`` is the most that a healthy
+    stream of this server can carry in one event: a client that got no usage at the end of a stream that broke off
+    counts its text with the tokenizer, which can give the asked number by chance, but the events are too few for it.
+    """
+    failures = []
+    for request in requests:
+        verdict = _judge_one(request, output_len, max_tokens_per_event)
+        if verdict:
+            failures.append(Failure(request.index, *verdict))
+    return failures
+
+
+def _judge_one(request: Request, output_len: int, max_tokens_per_event: float | None) -> tuple[str, str] | None:
+    times = (request.ttft_s, request.latency_s, *request.itls_s)
+    if request.error:
+        # Tracebacks end with the line that says what happened.
+        return "request-error", request.error.strip().splitlines()[-1][:300]
+    if request.output_len != output_len:
+        return "output-length", f"{request.output_len} tokens instead of {output_len}"
+    if request.ttft_s <= 0 or request.latency_s < request.ttft_s or not all(math.isfinite(x) and x >= 0 for x in times):
+        return "impossible-times", f"first token after {request.ttft_s} s, end after {request.latency_s} s"
+    if request.events > request.output_len:
+        return "too-many-events", f"{request.events} stream events for {request.output_len} tokens"
+    if max_tokens_per_event is not None and request.tokens_per_event > max_tokens_per_event:
+        return (
+            "stream-cut",
+            f"{request.events} stream events for {request.output_len} tokens; this server sends at most "
+            f"{max_tokens_per_event:.1f} tokens in one",
+        )
+    return None
+
+
+def measured_part(requests: t.Sequence[Request], concurrency: int) -> list[Request]:
+    """The requests that enter the figures: all of them, without the first one of a single stream.
+
+    The first request of a single stream pays for the client's connection; with more streams one of many does.
+    """
+    return list(requests[1:]) if concurrency == 1 and len(requests) > 1 else list(requests)
+
+
+def compute(
+    requests: t.Sequence[Request],
+    failed: int,
+    concurrency: int,
+    gpus: int | None = None,
+    client_duration_s: float | None = None,
+) -> dict[str, t.Any]:
+    """All figures of a point from its good ``requests``.
+
+    ``failed`` is the number of requests that do not count, ``client_duration_s`` the client's own duration, used only
+    when it wrote no start times (vLLM before 0.16). Rates are per second, latencies in milliseconds (``*_ms``).
+    ``*_per_gpu`` are None without ``gpus``. Definitions:
+
+    - ``tpot_ms``: (end - first token) / (output tokens - 1) of one request, the first token excluded;
+    - ``decode_tokens_per_s_per_user``: 1000 / median TPOT, what plots call interactivity;
+    - ``e2e_tokens_per_s_per_user``: median of output tokens / end-to-end latency, prefill and queueing included;
+    - ``output_tokens_per_s_per_user``: output rate / concurrency.
+    """
+    tokens_in = sum(r.input_len for r in requests)
+    tokens_out = sum(r.output_len for r in requests)
+    duration, source = _duration(requests, client_duration_s)
+    tpots = [(r.latency_s - r.ttft_s) / (r.output_len - 1) for r in requests if r.output_len > 1]
+    tpot = summary(tpots, 1000)
+    events = sum(r.events for r in requests)
+    output_rate = tokens_out / duration if duration else None
+    total_rate = (tokens_in + tokens_out) / duration if duration else None
+    return {
+        "requests": len(requests),
+        "failed": failed,
+        "error_rate": failed / (len(requests) + failed) if requests or failed else None,
+        "duration_s": duration,
+        "duration_source": source,
+        "input_tokens": tokens_in,
+        "output_tokens": tokens_out,
+        "requests_per_s": len(requests) / duration if duration else None,
+        "output_tokens_per_s": output_rate,
+        "total_tokens_per_s": total_rate,
+        "output_tokens_per_s_per_gpu": output_rate / gpus if gpus and output_rate else None,
+        "total_tokens_per_s_per_gpu": total_rate / gpus if gpus and total_rate else None,
+        "output_tokens_per_s_per_user": output_rate / concurrency if output_rate else None,
+        "decode_tokens_per_s_per_user": 1000 / tpot["median"] if tpot["median"] else None,
+        "e2e_tokens_per_s_per_user": statistics.median(r.output_len / r.latency_s for r in requests)
+        if requests
+        else None,
+        "steady_output_tokens_per_s": steady_rate(requests, concurrency),
+        "ttft_ms": summary([r.ttft_s for r in requests], 1000),
+        "tpot_ms": tpot,
+        "e2e_ms": summary([r.latency_s for r in requests], 1000),
+        "input_len": _spread([r.input_len for r in requests]),
+        "output_len": _spread([r.output_len for r in requests]),
+        "tokens_per_event": tokens_out / events if events else None,
+        "peak_in_flight": peak_in_flight(requests),
+    }
+
+
+def _duration(requests: t.Sequence[Request], client_duration_s: float | None) -> tuple[float | None, str]:
+    starts = [r.start_s for r in requests if r.start_s is not None]
+    if starts and len(starts) == len(requests):
+        ends = [r.start_s + r.latency_s for r in requests if r.start_s is not None]
+        return max(ends) - min(starts), "requests"
+    return (client_duration_s or None), "client"
+
+
+def _spread(values: t.Sequence[int]) -> dict[str, float | None]:
+    if not values:
+        return {"min": None, "mean": None, "max": None}
+    return {"min": min(values), "mean": statistics.fmean(values), "max": max(values)}
+
+
+def _in_flight_steps(requests: t.Iterable[Request]) -> list[tuple[float, int]]:
+    """(time, requests in flight from then on), in order of time; ends come before starts of the same moment."""
+    changes = [(r.start_s, 1) for r in requests if r.start_s is not None]
+    changes += [(r.start_s + r.latency_s, -1) for r in requests if r.start_s is not None]
+    level = 0
+    steps = []
+    for moment, change in sorted(changes):
+        level += change
+        steps.append((moment, level))
+    return steps
+
+
+def peak_in_flight(requests: t.Iterable[Request]) -> int | None:
+    """The most requests that were under way at one moment; None without start times.
+
+    The client's own ``max_concurrent_requests`` counts whole seconds and exceeds its own limit on short requests.
+    """
+    return max((level for _moment, level in _in_flight_steps(requests)), default=None)
+
+
+def steady_rate(requests: t.Sequence[Request], concurrency: int) -> float | None:
+    """Output tokens/s between the first and the last moment with at least 95 % of the concurrency in flight.
+
+    This leaves out the drain at the end of a run. Tokens of one event count at its time. None without start times,
+    or when that window is empty.
+    """
+    wanted = math.ceil(STEADY_SHARE * concurrency)
+    steps = _in_flight_steps(requests)
+    busy = [i for i, (_moment, level) in enumerate(steps) if level >= wanted]
+    if not busy:
+        return None
+    begin = steps[busy[0]][0]
+    # The level of the last busy step holds until the next step.
+    end = steps[min(busy[-1] + 1, len(steps) - 1)][0]
+    if end <= begin:
+        return None
+    tokens = 0.0
+    for request in requests:
+        moment = (request.start_s or 0.0) + request.ttft_s
+        for gap in (0.0, *request.itls_s):
+            moment += gap
+            if begin < moment <= end:
+                tokens += request.tokens_per_event
+    return tokens / (end - begin)

@@ -1,0 +1,97 @@
+# Copyright: (c) 2026, The modelops.vllm contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE: this file is an implementation detail of modelops.vllm and may change without notice.
+"""The modules' argument specifications, and the way from their parameters to their results."""
+
+from __future__ import annotations
+
+import typing as t
+
+from .._errors import ModelopsError, NotBuiltError
+from . import _http, _identity, _points, _run
+from ._command import Target
+
+BENCH_SPEC: t.Final[dict[str, t.Any]] = {
+    "url": {"type": "str", "required": True},
+    "model": {"type": "str", "required": True},
+    "tokenizer": {"type": "path", "required": True},
+    "trust_remote_code": {"type": "bool", "default": False},
+    "api_key": {"type": "str", "no_log": True},
+    "vllm": {"type": "path", "default": "vllm"},
+    "engine": {"type": "str", "choices": ["auto", "python", "rust", "aiperf", "builtin"], "default": "auto"},
+    "points": {
+        "type": "list",
+        "elements": "dict",
+        "options": {
+            "concurrency": {"type": "int", "required": True},
+            "input_len": {"type": "int"},
+            "output_len": {"type": "int"},
+            "num_prompts": {"type": "int"},
+        },
+    },
+    "concurrency": {"type": "list", "elements": "int", "default": [1, 8]},
+    "input_len": {"type": "int", "default": 512},
+    "output_len": {"type": "int", "default": 128},
+    "num_prompts": {"type": "int", "default": 0},
+    "repeats": {"type": "int", "default": 3},
+    "seed": {"type": "int"},
+    "results_dir": {"type": "path", "required": True},
+    "gpus": {"type": "int"},
+    "identity": {"type": "dict", "default": {}},
+    "max_failures": {"type": "int", "default": 0},
+    "timeout": {"type": "int", "default": 1800},
+}
+
+
+def redactor(api_key: str | None) -> t.Callable[[str], str]:
+    """A function that removes the key from a text."""
+    return lambda text: _identity.redact(text, [api_key])
+
+
+def bench_options(params: t.Mapping[str, t.Any]) -> _run.Options:
+    """The parameters of ``vllm_bench``, checked as far as that goes without a server. Raises ModelopsError."""
+    if params["engine"] in ("aiperf", "builtin"):
+        raise NotBuiltError(f"The benchmark engine {params['engine']}", "Use auto, python or rust.")
+    for name, least in {"repeats": 1, "max_failures": 0, "timeout": 1, "gpus": 1}.items():
+        if params[name] is not None and params[name] < least:
+            raise ModelopsError(f"{name} is {params[name]}, but must be at least {least}.", f"Correct {name}.")
+    for name in ("model", "tokenizer"):
+        if not params[name]:
+            raise ModelopsError(f"{name} is empty.", f"Set {name}.")
+    url = _http.normalise_url(params["url"])
+    loads = params["points"] if params["points"] is not None else [{"concurrency": c} for c in params["concurrency"]]
+    return _run.Options(
+        server=_http.Server(url, params["api_key"] or None),
+        target=Target(url, params["model"], params["tokenizer"], params["trust_remote_code"]),
+        points=_points.make_points(loads, {key: params[key] for key in ("input_len", "output_len", "num_prompts")}),
+        repeats=params["repeats"],
+        vllm=params["vllm"],
+        engine=params["engine"],
+        results_dir=params["results_dir"],
+        timeout=params["timeout"],
+        max_failures=params["max_failures"],
+        gpus=params["gpus"],
+        seed=params["seed"],
+        identity=params["identity"] or {},
+    )
+
+
+def planned(options: _run.Options) -> dict[str, t.Any]:
+    """What check mode returns: the points, and nothing that only a measurement can tell."""
+    schedule = _points.schedule(options.points, options.repeats, options.seed or 0)
+    points = [{"point": m.point.as_dict(), "repeat": m.repeat} for m in schedule]
+    return {"points": points, "valid": True, "findings": [], "results_file": "", "engine": "", "vllm_version": ""}
+
+
+def measured(options: _run.Options) -> dict[str, t.Any]:
+    """Run the benchmark and return its outcome."""
+    outcome = _run.run(options)
+    return {
+        "points": outcome.points,
+        "valid": outcome.valid,
+        "findings": outcome.findings,
+        "results_file": outcome.results_file,
+        "engine": outcome.engine,
+        "vllm_version": outcome.vllm_version,
+    }

@@ -1,0 +1,298 @@
+#!/usr/bin/python
+# Copyright: (c) 2026, The modelops.vllm contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: vllm_bench
+short_description: Measure a running vLLM server with figures that can be trusted
+version_added: 0.1.0
+description:
+  - Runs the deployed vLLM's own C(vllm bench serve) against a server, once for each point and repeat, and judges
+    every request.
+  - The client's exit status and summary are not believed. The figures are computed again from the single requests, a
+    point with a failed request is invalid, and the server's own counters confirm requests and tokens.
+  - Every point and repeat has prompts of its own, so that nothing comes out of the prefix cache. Before each one the
+    module sends one wave of other prompts itself (the warm-up), checks the streams strictly, and waits until the
+    server is idle.
+  - A point that cannot be measured is a result with RV(points[].valid=false) and the reason; the others are measured
+    all the same. The module fails only when nothing can be measured.
+extends_documentation_fragment:
+  - modelops.vllm._attributes
+  - modelops.vllm._attributes.action_group
+attributes:
+  check_mode:
+    support: full
+    details:
+      - Checks the options and returns the points that would be measured. Nothing is asked of the server or of this
+        vLLM.
+  diff_mode:
+    support: none
+  idempotent:
+    support: none
+    details:
+      - Each run measures again and writes a new directory.
+options:
+  url:
+    description:
+      - Root of the server's API. A trailing C(/v1) is removed.
+      - Measure the vLLM server itself. Proxies add delays and keep-alives, and hide the server's counters.
+    type: str
+    required: true
+  model:
+    description: Served name of the model.
+    type: str
+    required: true
+  tokenizer:
+    description: Directory with the model's tokenizer on this host. Nothing is looked up on a network.
+    type: path
+    required: true
+  trust_remote_code:
+    description:
+      - Whether the client may run code from the tokenizer's directory. Some models have their tokenizer as code.
+    type: bool
+    default: false
+  api_key:
+    description:
+      - Key of the server.
+      - Handed over in the environment, and never part of a command line, a log or a result.
+    type: str
+  vllm:
+    description:
+      - Name or path of the C(vllm) executable whose client measures, vLLM 0.12 or newer.
+    type: path
+    default: vllm
+  engine:
+    description:
+      - Which client measures.
+      - V(auto) takes vLLM's Rust client where this vLLM ships one, since its own delays are much smaller, and else
+        V(python).
+      - RV(engine) says which one ran. Results of different engines are not compared.
+    type: str
+    choices: [auto, python, rust, aiperf, builtin]
+    default: auto
+  points:
+    description:
+      - The loads to measure. Replaces O(concurrency).
+      - They are measured in ascending order, the whole list once for each repeat.
+    type: list
+    elements: dict
+    suboptions:
+      concurrency:
+        description: Number of requests that are always under way.
+        type: int
+        required: true
+      input_len:
+        description: Prompt length in tokens. The default is O(input_len).
+        type: int
+      output_len:
+        description: Output length in tokens. The default is O(output_len).
+        type: int
+      num_prompts:
+        description: Number of requests. The default is O(num_prompts).
+        type: int
+  concurrency:
+    description: Short form of O(points) for loads that differ in their concurrency only.
+    type: list
+    elements: int
+    default: [1, 8]
+  input_len:
+    description: Prompt length in tokens.
+    type: int
+    default: 512
+  output_len:
+    description: Output length in tokens, at least 2. The server is told to ignore the end of the text.
+    type: int
+    default: 128
+  num_prompts:
+    description:
+      - Number of requests of a point.
+      - With V(0) it is ten times the concurrency and at least 64. A single stream gets 11, of which the first is not
+        counted.
+    type: int
+    default: 0
+  repeats:
+    description: How often each point is measured. Use 3 for a record and 5 for a comparison.
+    type: int
+    default: 3
+  seed:
+    description:
+      - Base of all seeds. Left out, each run draws its own, which is right unless a single run has to be looked into.
+      - The same base again sends the same prompts again, which the server may have in its prefix cache.
+    type: int
+  results_dir:
+    description:
+      - Directory for results. Each run makes a directory in it, named by the time in UTC, with C(points.jsonl) (one
+        line for each point and repeat) and the client's raw output.
+    type: path
+    required: true
+  gpus:
+    description:
+      - Number of GPUs that the instance occupies, also the idle ones of its layout. Without it there are no figures
+        for each GPU.
+    type: int
+  identity:
+    description:
+      - What was measured, for example layout, commit of the model, arguments of the server. It is stored with the
+        results, and results with different identities are not compared.
+      - Values whose name says that they are a secret are removed.
+    type: dict
+    default: {}
+  max_failures:
+    description: Number of requests of a point that may fail before the point is invalid.
+    type: int
+    default: 0
+  timeout:
+    description: Seconds that one run of the client may take before it is ended.
+    type: int
+    default: 1800
+author:
+  - The modelops.vllm contributors (@modelops)
+"""
+
+EXAMPLES = r"""
+- name: Measure a single stream and eight streams
+  modelops.vllm.vllm_bench:
+    url: http://127.0.0.1:8000
+    model: minimax-m2.5
+    tokenizer: /srv/models/MiniMax-M2.5
+    vllm: /opt/vllm/bin/vllm
+    concurrency: [1, 8]
+    results_dir: /var/lib/vllm-benchmark
+    gpus: 8
+    identity:
+      layout: tp8-ep
+  register: benchmark
+
+- name: Measure points of different lengths
+  modelops.vllm.vllm_bench:
+    url: http://127.0.0.1:8000
+    model: minimax-m2.5
+    tokenizer: /srv/models/MiniMax-M2.5
+    points:
+      - {concurrency: 1, input_len: 1024, output_len: 256}
+      - {concurrency: 128, input_len: 8192, output_len: 1024}
+    repeats: 5
+    results_dir: /var/lib/vllm-benchmark
+"""
+
+RETURN = r"""
+valid:
+  description: Whether every point is valid.
+  returned: success
+  type: bool
+points:
+  description: One record for each point and repeat, in the order of measuring. In check mode the planned points.
+  returned: success
+  type: list
+  elements: dict
+  contains:
+    point:
+      description: The load, with RV(points[].point.id) as its name.
+      type: dict
+      returned: success
+      contains:
+        id:
+          description: Name of the load.
+          type: str
+          returned: success
+          sample: c8-i512-o128-n80
+    repeat:
+      description: Number of the repeat, from 1.
+      type: int
+      returned: success
+    seed:
+      description: Seed of this measurement.
+      type: int
+      returned: success
+    valid:
+      description: Whether the figures may be believed and compared.
+      type: bool
+      returned: when measured
+    metrics:
+      description:
+        - The figures of the good requests, or null when not one counts. Rates are per second, latencies in
+          milliseconds.
+        - A percentile is null when there are too few requests for it (p90 from 64, p95 from 130, p99 from 662).
+      type: dict
+      returned: when measured
+      sample:
+        output_tokens_per_s: 1057.8
+        decode_tokens_per_s_per_user: 324.9
+        ttft_ms: {n: 80, median: 23.6, p90: 41.6, p95: null, p99: null, max: 42.3}
+    server:
+      description: What the server's counters say about the time of the load, or null without counters.
+      type: dict
+      returned: when measured
+    client:
+      description: The client's engine, version, arguments, exit status and CPU share.
+      type: dict
+      returned: when measured
+    findings:
+      description: What is wrong or noteworthy with this measurement.
+      type: list
+      elements: dict
+      returned: when measured
+    identity:
+      description: What was measured with what.
+      type: dict
+      returned: when measured
+findings:
+  description: All findings, those of a point with RV(findings[].numbers) naming the point and the repeat.
+  returned: success
+  type: list
+  elements: dict
+  contains:
+    id:
+      description: Stable name of the rule.
+      type: str
+      returned: success
+      sample: requests-failed
+    severity:
+      description: V(error) makes a point invalid.
+      type: str
+      returned: success
+    message:
+      description: What was found, with the numbers.
+      type: str
+      returned: success
+    numbers:
+      description: The numbers of the message.
+      type: dict
+      returned: success
+    remedy:
+      description: What to do.
+      type: str
+      returned: success
+results_file:
+  description: Path of the run's C(points.jsonl); empty in check mode.
+  returned: success
+  type: str
+  sample: /var/lib/vllm-benchmark/20260314T150926Z-8f0a1c/points.jsonl
+engine:
+  description: The client that measured, V(python) or V(rust); empty in check mode.
+  returned: success
+  type: str
+vllm_version:
+  description: Version of the client's vLLM; empty in check mode.
+  returned: success
+  type: str
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.modelops.vllm.plugins.module_utils._bench import _module
+from ansible_collections.modelops.vllm.plugins.module_utils._errors import guarded
+
+
+def main() -> None:
+    module = AnsibleModule(argument_spec=_module.BENCH_SPEC, supports_check_mode=True)
+    with guarded(module, _module.redactor(module.params["api_key"])):
+        options = _module.bench_options(module.params)
+        result = _module.planned(options) if module.check_mode else _module.measured(options)
+    module.exit_json(changed=True, **result)
+
+
+if __name__ == "__main__":
+    main()
