@@ -180,7 +180,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 valid:
-  description: Whether every point is valid.
+  description: Whether every point is valid. In check mode true, since the options were accepted.
   returned: success
   type: bool
 points:
@@ -282,15 +282,15 @@ vllm_version:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.modelops.vllm.plugins.module_utils._bench import _module
+from ansible_collections.modelops.vllm.plugins.module_utils._bench import entry
 from ansible_collections.modelops.vllm.plugins.module_utils._errors import guarded
 
 
 def main() -> None:
-    module = AnsibleModule(argument_spec=_module.BENCH_SPEC, supports_check_mode=True)
-    with guarded(module, _module.redactor(module.params["api_key"])):
-        options = _module.bench_options(module.params)
-        result = _module.planned(options) if module.check_mode else _module.measured(options)
+    module = AnsibleModule(argument_spec=entry.BENCH_SPEC, supports_check_mode=True)
+    with guarded(module, entry.redactor(module.params["api_key"])):
+        options = entry.bench_options(module.params)
+        result = entry.planned(options) if module.check_mode else entry.measured(options)
     module.exit_json(changed=True, **result)
 
 

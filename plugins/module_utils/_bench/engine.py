@@ -19,9 +19,9 @@ import typing as t
 from dataclasses import dataclass, field
 
 from .._errors import ModelopsError, NotBuiltError
-from . import _command
-from ._command import Engine, Target
-from ._points import Measurement
+from . import command
+from .command import Engine, Target
+from .points import Measurement, Point
 
 # Asked in the interpreter beside the executable: reading metadata takes 0.1 s where `vllm --version` imports torch.
 _PROBE = (
@@ -34,15 +34,6 @@ _PROBE = (
 # Lines between which both engines send the load; the Python client imports and tokenizes before the first one.
 _BEGIN: t.Final = "starting main benchmark run"
 _END: t.Final = "serving benchmark result"
-
-# Flags of our command that the first releases of the Rust client (0.26) do not all have.
-_RUST_FLAGS: t.Final = (
-    "--prompt-token-ids",
-    "--no-steady-state",
-    "--save-detailed",
-    "--random-range-ratio",
-    "--temperature",
-)
 
 # File descriptors: one a stream, and room for libraries, pipes and files.
 _FILES_PER_STREAM: t.Final = 4
@@ -79,11 +70,11 @@ class ClientRun:
         return self.load_cpu_s / self.load_wall_s if self.load_cpu_s is not None and self.load_wall_s else None
 
 
-def find_client(vllm: str, wanted: str) -> Client:
+def find_client(vllm: str, wanted: str, target: Target) -> Client:
     """The client for the option ``engine``: auto, python or rust.
 
-    Auto takes the Rust client where this vLLM ships a usable one, since its own delays are a tenth of the Python
-    client's, and else the Python one. Raises ModelopsError when there is no vLLM, or none that is new enough.
+    Auto takes the Rust client where this vLLM ships one that can load the tokenizer, since its own delays are a tenth
+    of the Python client's, and else the Python one. Raises ModelopsError when there is no vLLM that is new enough.
     """
     if wanted not in ("auto", "python", "rust"):
         raise NotBuiltError(f"The benchmark engine {wanted}", "Use auto, python or rust.")
@@ -94,13 +85,15 @@ def find_client(vllm: str, wanted: str) -> Client:
             "Set the option vllm to its path, for example /opt/vllm/bin/vllm.",
         )
     version, package = _installed(executable)
-    _command.check_version(version)
+    command.check_version(version)
+    if wanted == "python":
+        return Client("python", executable, version)
     rust = os.path.join(package, "vllm-rs") if package else ""
-    lacks = "this vLLM is no Python package" if not package else _rust_lacks(rust)
-    if wanted == "rust" and lacks:
-        raise ModelopsError(f"The Rust client of vLLM {version} cannot be used: {lacks}.", "Use engine auto or python.")
-    if wanted != "python" and not lacks:
+    lacks = _rust_lacks(rust, target)
+    if not lacks:
         return Client("rust", rust, version)
+    if wanted == "rust":
+        raise ModelopsError(f"The Rust client of vLLM {version} cannot be used: {lacks}.", "Use engine auto or python.")
     return Client("python", executable, version)
 
 
@@ -123,7 +116,7 @@ def _installed(executable: str) -> tuple[str, str]:
 
 
 def _ask(argv: list[str], timeout: float) -> subprocess.CompletedProcess[str]:
-    environment = _command.bench_environment(os.environ, "", None)
+    environment = command.bench_environment(os.environ, "", None)
     try:
         return subprocess.run(
             argv,
@@ -138,13 +131,20 @@ def _ask(argv: list[str], timeout: float) -> subprocess.CompletedProcess[str]:
         raise ModelopsError(f"{argv[0]} could not be asked: {e}.", "Point the option vllm at a working vLLM.") from e
 
 
-def _rust_lacks(binary: str) -> str:
-    """Why this Rust client cannot be used; empty when it can."""
+def _rust_lacks(binary: str, target: Target) -> str:
+    """Why this Rust client cannot be used; empty when it can.
+
+    It makes the prompts of a small point without sending them, which shows that it knows each flag and can load the
+    tokenizer: early releases (0.26) have no benchmark, and not every tokenizer has a form that it reads.
+    """
     if not os.access(binary, os.X_OK):
-        return f"it ships no {binary}"
-    answered = _ask([binary, "bench", "serve", "--help"], 30)
-    missing = [flag for flag in _RUST_FLAGS if flag not in answered.stdout]
-    return f"it does not know {', '.join(missing)}" if missing else ""
+        return "this vLLM does not ship it"
+    trial = Measurement(Point(concurrency=1, input_len=8, output_len=2, num_prompts=1), repeat=1, seed=1)
+    answered = _ask([binary, *command.bench_arguments(target, trial, os.devnull, "rust"), "--dry-run"], 60)
+    if answered.returncode == 0:
+        return ""
+    lines = answered.stderr.strip().splitlines()
+    return f"its trial ended with status {answered.returncode}: {' | '.join(lines[-4:])[-400:]}"
 
 
 def raise_file_limit(concurrency: int) -> None:
@@ -182,7 +182,7 @@ def run_client(
     ``sample`` is called every ``sample_every`` seconds while the load runs, and what it returns is kept. After
     ``timeout`` seconds the client's whole process group is killed.
     """
-    argv = [client.executable, *_command.bench_arguments(target, measurement, work_dir, client.engine)]
+    argv = [client.executable, *command.bench_arguments(target, measurement, work_dir, client.engine)]
     begin = time.monotonic()
     process = subprocess.Popen(
         argv,

@@ -11,9 +11,10 @@ import typing as t
 
 from .._errors import ModelopsError
 from .._findings import Finding, error, has_errors
-from . import _guards, _metrics, _prometheus
-from ._points import Point
-from ._prometheus import Delta, Sample
+from . import guards, prometheus
+from .metrics import compute, judge, measured_part, read_requests
+from .points import Point
+from .prometheus import Delta, Sample
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,39 +49,40 @@ def evaluate(
     ``warmup_tokens_per_event`` is the most that a strictly checked stream of this server carried just before.
     """
     try:
-        requests = _metrics.read_requests(raw, point.num_prompts)
+        requests = read_requests(raw, point.num_prompts)
     except ModelopsError as e:
         return Verdict(None, None, [error("result-unreadable", e.message, e.remedy)])
     change, server_findings = _server_side(before, after, between)
     # Whole-run totals, before anything is dropped: the server's counters know nothing of our reasons to drop.
     tokens = sum(r.output_len for r in requests)
-    proven = _guards.confirmed(change, len(requests), tokens)
-    factor = _guards.CUT_FACTOR["proven" if proven else "unproven"]
-    failed = _metrics.judge(requests, point.output_len, factor * max(1.0, warmup_tokens_per_event))
+    proven = guards.confirmed(change, len(requests), tokens)
+    factor = guards.CUT_FACTOR["proven" if proven else "unproven"]
+    failed = judge(requests, point.output_len, factor * max(1.0, warmup_tokens_per_event))
     bad = {f.index for f in failed}
-    good = [r for r in _metrics.measured_part(requests, point.concurrency) if r.index not in bad]
+    good = [r for r in measured_part(requests, point.concurrency) if r.index not in bad]
     metrics = None
     if good:
         duration = raw.get("duration")
-        metrics = _metrics.compute(
+        metrics = compute(
             good, len(failed), point.concurrency, gpus, float(duration) if isinstance(duration, (int, float)) else None
         )
     findings = [
-        *_guards.failures(failed, len(requests), max_failures),
+        *guards.failures(failed, len(requests), max_failures),
         *server_findings,
-        *(_guards.counters(change, len(requests), tokens, len(failed)) if change or not server_findings else []),
-        *_guards.prefix_cache(change),
-        *_guards.preemptions(change),
-        *_guards.speculation(change),
-        *_guards.shape(good, point),
-        *_guards.few_prompts(point),
-        *_guards.client_load(engine, cpu_share),
+        *(guards.counters(change, len(requests), tokens, len(failed)) if change or not server_findings else []),
+        *guards.prefix_cache(change),
+        *guards.preemptions(change),
+        *guards.speculation(change),
+        *guards.shape(good, point),
+        *guards.few_prompts(point),
+        *guards.client_load(engine, cpu_share),
+        *guards.client_ceiling(engine, point.concurrency),
     ]
     if metrics:
         findings += [
-            *_guards.queueing(change, metrics["ttft_ms"]["mean"], point.concurrency),
-            *_guards.coalescing(metrics["tokens_per_event"]),
-            *_guards.reached(point, metrics["peak_in_flight"], change),
+            *guards.queueing(change, metrics["ttft_ms"]["mean"], point.concurrency),
+            *guards.coalescing(metrics["tokens_per_event"]),
+            *guards.reached(point, metrics["peak_in_flight"], change),
         ]
     return Verdict(metrics, dataclasses.asdict(change) if change else None, findings)
 
@@ -98,7 +100,7 @@ def _server_side(
                 "Look at the server's log: it crashed or was stopped.",
             )
         ]
-    if _prometheus.restarted(before, after):
+    if prometheus.restarted(before, after):
         return None, [
             error(
                 "server-restarted",
@@ -106,4 +108,4 @@ def _server_side(
                 "Look at the server's log for the cause, then measure again.",
             )
         ]
-    return _prometheus.delta(before, after, between), []
+    return prometheus.delta(before, after, between), []

@@ -10,9 +10,9 @@ import collections
 import typing as t
 
 from .._findings import Finding, error, info, warning
-from ._metrics import Failure, Request
-from ._points import Point, auto_prompts
-from ._prometheus import Delta
+from .metrics import Failure, Request
+from .points import Point, auto_prompts
+from .prometheus import Delta
 
 # Share of a point's prompt tokens that may come out of the prefix cache: random prompts of a small vocabulary share
 # some beginnings by chance. Above the second value the time to first token is no longer that of the asked prompt.
@@ -24,6 +24,10 @@ FOREIGN_LIMIT: t.Final = 0.01
 
 # The Python client runs on one core; from here on its own delays are in the figures.
 CLIENT_CPU_LIMIT: t.Final = 0.8
+
+# From this concurrency on, by how many ms the Python client of 0.32 read first tokens too late: median time to first
+# token against a mock server that sent it after 50 ms, 2 cores, 2,000 to 40,000 tokens/s; largest concurrency first.
+PYTHON_CLIENT_LATE_MS: t.Final[dict[int, tuple[int, int]]] = {512: (160, 540), 128: (17, 56)}
 
 # vLLM merges the tokens of one stream when its consumer lags; then gaps between events are not gaps between tokens.
 TOKENS_PER_EVENT_NOTED: t.Final = 1.02
@@ -254,6 +258,23 @@ def client_load(engine: str, cpu_share: float | None) -> list[Finding]:
             "to first token, and the throughput may be its own limit.",
             "Use a vLLM whose Rust client is there (engine auto takes it), or measure from another host.",
             cpu_share=cpu_share,
+        )
+    ]
+
+
+def client_ceiling(engine: str, concurrency: int) -> list[Finding]:
+    """A concurrency at which the Python client is late to read the first token."""
+    late = next((ms for least, ms in PYTHON_CLIENT_LATE_MS.items() if concurrency >= least), None)
+    if engine != "python" or late is None:
+        return []
+    return [
+        warning(
+            "client-ceiling",
+            f"At concurrency {concurrency} vLLM's Python client reads first tokens late (by {late[0]} to {late[1]} ms, "
+            "measured against a paced server), so the time to first token is too high by about that.",
+            "Use a vLLM whose Rust client is there (engine auto takes it).",
+            concurrency=concurrency,
+            late_ms=list(late),
         )
     ]
 

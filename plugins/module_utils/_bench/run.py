@@ -18,8 +18,11 @@ from dataclasses import dataclass, field
 
 from .._errors import ModelopsError
 from .._findings import Finding, as_dicts, error, has_errors, warning
-from . import _command, _engine, _evaluate, _http, _identity, _points, _prometheus, _storage
-from ._points import Measurement, Point
+from . import api, command, engine, points, prometheus, storage
+from .evaluate import evaluate
+from .identity import build as build_identity
+from .identity import redact, scrub
+from .points import Measurement, Point
 
 # The readiness completion: long enough to learn how many characters make a token, short enough for any context.
 _PROBE_CHARACTERS: t.Final = 64
@@ -39,8 +42,8 @@ _LOG_TAIL: t.Final = 15
 class Options:
     """What the user asked for, checked by :func:`plan` before anything is sent."""
 
-    server: _http.Server
-    target: _command.Target
+    server: api.Server
+    target: command.Target
     points: list[Point]
     repeats: int
     vllm: str
@@ -68,7 +71,7 @@ class _Job:
     """What all measurements of a run share."""
 
     options: Options
-    client: _engine.Client
+    client: engine.Client
     facts: Facts
     run_dir: str
 
@@ -99,11 +102,11 @@ def run(options: Options) -> Outcome:
             f"tokenizer {options.target.tokenizer!r} is no directory on this host.",
             "Give the model's directory, where tokenizer.json lies; the client makes prompts of exact length with it.",
         )
-    client = _engine.find_client(options.vllm, options.engine)
+    client = engine.find_client(options.vllm, options.engine, options.target)
     facts, findings = _ask_server(options)
     base_seed = options.seed if options.seed is not None else secrets.randbits(31)
     sample = _sample(options.server)
-    identity = _identity.build(
+    identity = build_identity(
         options.identity,
         [options.server.api_key],
         model=options.target.model,
@@ -116,26 +119,26 @@ def run(options: Options) -> Outcome:
         gpus=options.gpus,
     )
     findings += _versions(facts.version, client.version)
-    run_dir = _storage.create_run_dir(options.results_dir)
+    run_dir = storage.create_run_dir(options.results_dir)
     job = _Job(options, client, facts, run_dir)
     records = []
-    for measurement in _points.schedule(options.points, options.repeats, base_seed):
+    for measurement in points.schedule(options.points, options.repeats, base_seed):
         record = _measure(job, measurement)
         record.update(
-            schema_version=_storage.SCHEMA_VERSION,
+            schema_version=storage.SCHEMA_VERSION,
             run=os.path.basename(run_dir),
             base_seed=base_seed,
             identity=identity,
             run_findings=as_dicts(findings),
         )
         # Errors of the server and of other libraries may quote anything.
-        record = _identity.scrub(record, [options.server.api_key])
-        _storage.append_record(run_dir, record)
+        record = scrub(record, [options.server.api_key])
+        storage.append_record(run_dir, record)
         records.append(record)
     return Outcome(
         points=records,
         findings=as_dicts(findings) + _collect(records),
-        results_file=os.path.join(run_dir, _storage.POINTS_FILE),
+        results_file=os.path.join(run_dir, storage.POINTS_FILE),
         engine=client.engine,
         vllm_version=client.version,
     )
@@ -168,7 +171,7 @@ def _ask_server(options: Options) -> tuple[Facts, list[Finding]]:
     """The model list, the version, and one real completion."""
     server, model = options.server, options.target.model
     findings = []
-    status, document = _http.get_json(server, "/v1/models")
+    status, document = api.get_json(server, "/v1/models")
     max_model_len = None
     if status == 404:
         findings.append(
@@ -180,9 +183,9 @@ def _ask_server(options: Options) -> tuple[Facts, list[Finding]]:
         )
     else:
         max_model_len = _model_length(server, model, status, document)
-    _status, version = _http.get_json(server, "/version")
+    _status, version = api.get_json(server, "/version")
     prompt = _text(random.Random(secrets.randbits(64)), _PROBE_CHARACTERS)
-    answer = _http.complete(server, model, prompt, _PROBE_TOKENS, min(options.timeout, _READY_TIMEOUT_S))
+    answer = api.complete(server, model, prompt, _PROBE_TOKENS, min(options.timeout, _READY_TIMEOUT_S))
     if answer.kind:
         raise ModelopsError(
             f"The server at {server.url} did not answer a completion of {model!r} as it must: {answer.problem}.",
@@ -197,7 +200,7 @@ def _ask_server(options: Options) -> tuple[Facts, list[Finding]]:
     return facts, findings
 
 
-def _model_length(server: _http.Server, model: str, status: int, document: t.Any) -> int | None:
+def _model_length(server: api.Server, model: str, status: int, document: t.Any) -> int | None:
     """``max_model_len`` of the served model; raises ModelopsError when the server does not serve it."""
     if status == 0:
         raise ModelopsError(f"No server answers at {server.url}.", "Start it, or correct url.")
@@ -222,12 +225,12 @@ def _text(rng: random.Random, characters: int) -> str:
     return "".join(rng.choices(string.ascii_letters, k=max(1, characters)))
 
 
-def _sample(server: _http.Server) -> _prometheus.Sample | None:
-    status, text = _http.get(server, "/metrics")
-    return _prometheus.parse(text) if status == 200 else None
+def _sample(server: api.Server) -> prometheus.Sample | None:
+    status, text = api.get(server, "/metrics")
+    return prometheus.parse(text) if status == 200 else None
 
 
-def _settle(server: _http.Server) -> _prometheus.Sample | None:
+def _settle(server: api.Server) -> prometheus.Sample | None:
     """The counters once the server has nothing to do, or after a while all the same; None when it has none."""
     deadline = time.monotonic() + _IDLE_TIMEOUT_S
     sample = _sample(server)
@@ -266,7 +269,7 @@ def _measure(job: _Job, measurement: Measurement) -> dict[str, t.Any]:
 
 def _fits(point: Point, facts: Facts) -> list[Finding]:
     """Refuse a load that the server or this host cannot take."""
-    excess = _points.context_excess(point, facts.max_model_len)
+    excess = points.context_excess(point, facts.max_model_len)
     if excess:
         return [
             error(
@@ -280,13 +283,13 @@ def _fits(point: Point, facts: Facts) -> list[Finding]:
             )
         ]
     try:
-        _engine.raise_file_limit(point.concurrency)
+        engine.raise_file_limit(point.concurrency)
     except ModelopsError as e:
         return [error("open-files-limit", e.message, e.remedy, concurrency=point.concurrency)]
     return []
 
 
-def _idle(before: _prometheus.Sample | None) -> list[Finding]:
+def _idle(before: prometheus.Sample | None) -> list[Finding]:
     if before is None or not before.busy:
         return []
     return [
@@ -306,14 +309,14 @@ def _warm_up(job: _Job, measurement: Measurement) -> tuple[list[Finding], float]
     another start. Returns what was wrong and the most tokens an event that a stream carried.
     """
     options, point = job.options, measurement.point
-    rng = random.Random(_points.derive_seed(measurement.seed, "warm-up"))
+    rng = random.Random(points.derive_seed(measurement.seed, "warm-up"))
     characters = int(point.input_len * job.facts.characters_per_token)
     prompts = [_text(rng, characters) for _ in range(point.concurrency)]
     tokens = min(point.output_len, _WARMUP_TOKENS)
-    streams: list[_http.Stream] = []
+    streams: list[api.Stream] = []
 
     def send(prompt: str) -> None:
-        streams.append(_http.complete(options.server, options.target.model, prompt, tokens, options.timeout))
+        streams.append(api.complete(options.server, options.target.model, prompt, tokens, options.timeout))
 
     threads = [threading.Thread(target=send, args=(prompt,), daemon=True) for prompt in prompts]
     for thread in threads:
@@ -338,16 +341,16 @@ def _warm_up(job: _Job, measurement: Measurement) -> tuple[list[Finding], float]
 def _load(
     job: _Job,
     measurement: Measurement,
-    before: _prometheus.Sample | None,
+    before: prometheus.Sample | None,
     tokens_per_event: float,
     record: dict[str, t.Any],
 ) -> list[Finding]:
     """Run the client, enter what came of it into ``record``, and return the findings."""
     options, client, run_dir = job.options, job.client, job.run_dir
-    environment = _command.bench_environment(os.environ, options.server.host, options.server.api_key)
+    environment = command.bench_environment(os.environ, options.server.host, options.server.api_key)
     sample = (lambda: _sample(options.server)) if before is not None else None
     with tempfile.TemporaryDirectory(prefix="vllm-bench-") as work_dir:
-        ran = _engine.run_client(
+        ran = engine.run_client(
             client,
             options.target,
             measurement,
@@ -356,8 +359,8 @@ def _load(
             timeout=options.timeout,
             sample=sample,
         )
-        arguments = _command.bench_arguments(options.target, measurement, "RESULT_DIR", client.engine)
-    log = _identity.redact(ran.log, [options.server.api_key])
+        arguments = command.bench_arguments(options.target, measurement, "RESULT_DIR", client.engine)
+    log = redact(ran.log, [options.server.api_key])
     tail = " | ".join(log.splitlines()[-_LOG_TAIL:])[-1500:]
     record["client"] = {
         "engine": client.engine,
@@ -367,7 +370,7 @@ def _load(
         "wall_s": round(ran.wall_s, 3),
         "load_wall_s": ran.load_wall_s,
         "cpu_share": ran.cpu_share,
-        "log": _storage.store_log(run_dir, measurement.name, log),
+        "log": storage.store_log(run_dir, measurement.name, log),
     }
     if ran.raw is None:
         what = f"was ended after {options.timeout:.0f} s" if ran.timed_out else f"ended with status {ran.rc}"
@@ -382,9 +385,9 @@ def _load(
                 wall_s=round(ran.wall_s, 3),
             )
         ]
-    raw = {**ran.raw, "errors": _identity.scrub(ran.raw.get("errors"), [options.server.api_key])}
-    record["raw"] = _storage.store_raw(run_dir, measurement.name, raw)
-    verdict = _evaluate.evaluate(
+    raw = {**ran.raw, "errors": scrub(ran.raw.get("errors"), [options.server.api_key])}
+    record["raw"] = storage.store_raw(run_dir, measurement.name, raw)
+    verdict = evaluate(
         raw,
         measurement.point,
         before=before,

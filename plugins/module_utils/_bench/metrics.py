@@ -16,7 +16,7 @@ import typing as t
 from dataclasses import dataclass
 
 from .._errors import ModelopsError
-from ._stats import summary
+from .stats import summary
 
 # The arrays that every engine and version since vLLM 0.12 writes. Times are seconds.
 REQUIRED_ARRAYS: t.Final = ("input_lens", "output_lens", "ttfts", "itls", "errors")

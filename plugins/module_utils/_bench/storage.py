@@ -6,10 +6,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import json
 import os
 import secrets
+import tempfile
 import time
 import typing as t
 
@@ -107,3 +109,31 @@ def read_records(path: str) -> list[dict[str, t.Any]]:
     if not records:
         raise ModelopsError(f"{found} holds no record.", "The run measured nothing; run it again.")
     return records
+
+
+def read_text(path: str) -> str | None:
+    """The text of a file that this collection wrote; None when there is none."""
+    try:
+        with open(path, encoding="utf-8", errors="replace", newline="") as f:
+            return f.read()
+    except FileNotFoundError:
+        return None
+    except OSError as e:
+        raise ModelopsError(f"{path} cannot be read: {e.strerror or e}.", "Correct the permissions or dest.") from e
+
+
+def write_text(path: str, text: str) -> None:
+    """Replace a file in one step, readable by everybody; its directory is made. Raises ModelopsError on failure."""
+    directory = os.path.dirname(path)
+    temporary = ""
+    try:
+        os.makedirs(directory, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=directory, prefix=".report-")
+        with os.fdopen(handle, "w", encoding="utf-8", newline="") as f:
+            f.write(text)
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    except OSError as e:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise ModelopsError(f"{path} cannot be written: {e.strerror or e}.", "Correct the permissions or dest.") from e

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ._prometheus import Sample
+from .prometheus import Sample
 
 MASK: t.Final = "***"
 

@@ -6,11 +6,15 @@
 
 from __future__ import annotations
 
+import os
 import typing as t
 
 from .._errors import ModelopsError, NotBuiltError
-from . import _http, _identity, _points, _run
-from ._command import Target
+from . import api, points, run, storage
+from .command import Target
+from .identity import redact
+from .page import render
+from .report import Report, build, markdown, text_table
 
 BENCH_SPEC: t.Final[dict[str, t.Any]] = {
     "url": {"type": "str", "required": True},
@@ -46,10 +50,10 @@ BENCH_SPEC: t.Final[dict[str, t.Any]] = {
 
 def redactor(api_key: str | None) -> t.Callable[[str], str]:
     """A function that removes the key from a text."""
-    return lambda text: _identity.redact(text, [api_key])
+    return lambda text: redact(text, [api_key])
 
 
-def bench_options(params: t.Mapping[str, t.Any]) -> _run.Options:
+def bench_options(params: t.Mapping[str, t.Any]) -> run.Options:
     """The parameters of ``vllm_bench``, checked as far as that goes without a server. Raises ModelopsError."""
     if params["engine"] in ("aiperf", "builtin"):
         raise NotBuiltError(f"The benchmark engine {params['engine']}", "Use auto, python or rust.")
@@ -59,12 +63,12 @@ def bench_options(params: t.Mapping[str, t.Any]) -> _run.Options:
     for name in ("model", "tokenizer"):
         if not params[name]:
             raise ModelopsError(f"{name} is empty.", f"Set {name}.")
-    url = _http.normalise_url(params["url"])
+    url = api.normalise_url(params["url"])
     loads = params["points"] if params["points"] is not None else [{"concurrency": c} for c in params["concurrency"]]
-    return _run.Options(
-        server=_http.Server(url, params["api_key"] or None),
+    return run.Options(
+        server=api.Server(url, params["api_key"] or None),
         target=Target(url, params["model"], params["tokenizer"], params["trust_remote_code"]),
-        points=_points.make_points(loads, {key: params[key] for key in ("input_len", "output_len", "num_prompts")}),
+        points=points.make_points(loads, {key: params[key] for key in ("input_len", "output_len", "num_prompts")}),
         repeats=params["repeats"],
         vllm=params["vllm"],
         engine=params["engine"],
@@ -77,16 +81,16 @@ def bench_options(params: t.Mapping[str, t.Any]) -> _run.Options:
     )
 
 
-def planned(options: _run.Options) -> dict[str, t.Any]:
+def planned(options: run.Options) -> dict[str, t.Any]:
     """What check mode returns: the points, and nothing that only a measurement can tell."""
-    schedule = _points.schedule(options.points, options.repeats, options.seed or 0)
-    points = [{"point": m.point.as_dict(), "repeat": m.repeat} for m in schedule]
-    return {"points": points, "valid": True, "findings": [], "results_file": "", "engine": "", "vllm_version": ""}
+    schedule = points.schedule(options.points, options.repeats, options.seed or 0)
+    plan = [{"point": m.point.as_dict(), "repeat": m.repeat} for m in schedule]
+    return {"points": plan, "valid": True, "findings": [], "results_file": "", "engine": "", "vllm_version": ""}
 
 
-def measured(options: _run.Options) -> dict[str, t.Any]:
+def measured(options: run.Options) -> dict[str, t.Any]:
     """Run the benchmark and return its outcome."""
-    outcome = _run.run(options)
+    outcome = run.run(options)
     return {
         "points": outcome.points,
         "valid": outcome.valid,
@@ -94,4 +98,47 @@ def measured(options: _run.Options) -> dict[str, t.Any]:
         "results_file": outcome.results_file,
         "engine": outcome.engine,
         "vllm_version": outcome.vllm_version,
+    }
+
+
+REPORT_SPEC: t.Final[dict[str, t.Any]] = {
+    "results": {"type": "path", "required": True},
+    "baseline": {"type": "path"},
+    "formats": {"type": "list", "elements": "str", "choices": ["html", "md"], "default": ["html", "md"]},
+    "dest": {"type": "path"},
+}
+
+_RENDERERS: t.Final[dict[str, t.Callable[[Report], str]]] = {"html": render, "md": markdown}
+
+
+def reported(params: t.Mapping[str, t.Any], *, write: bool) -> dict[str, t.Any]:
+    """Read, judge and render; write the files that differ when ``write`` is true. Raises ModelopsError.
+
+    Returns the module's result, with ``changed`` and Ansible's ``diff``.
+    """
+    points_file = storage.find_points(params["results"])
+    baseline = storage.read_records(params["baseline"]) if params["baseline"] else None
+    report = build(storage.read_records(points_file), baseline)
+    dest = params["dest"] or os.path.dirname(os.path.abspath(points_file))
+    changed, files, diffs = False, [], []
+    for name in dict.fromkeys(params["formats"]):
+        path = os.path.join(dest, f"report.{name}")
+        before, after = storage.read_text(path), _RENDERERS[name](report)
+        files.append(path)
+        if before != after:
+            changed = True
+            diffs.append({"before_header": path, "after_header": path, "before": before or "", "after": after})
+            if write:
+                storage.write_text(path, after)
+    return {
+        "changed": changed,
+        "verdict": report.comparison.verdict,
+        "headline": report.headline,
+        "files": files,
+        "table": text_table(report),
+        "comparison": [change.as_dict() for change in report.comparison.changes],
+        "reasons": report.comparison.reasons,
+        "differences": report.comparison.subjects,
+        "findings": report.findings,
+        "diff": diffs,
     }

@@ -11,7 +11,7 @@ import typing as t
 from dataclasses import dataclass
 
 from .._errors import ModelopsError
-from ._points import Measurement
+from .points import Measurement
 
 Engine = t.Literal["python", "rust"]
 

@@ -1,0 +1,234 @@
+# Copyright: (c) 2026, The modelops.vllm contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE: this file is an implementation detail of modelops.vllm and may change without notice.
+"""Points out of repeats, and the comparison of two results: better, same, worse, or not comparable. Pure."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import statistics
+import typing as t
+from dataclasses import dataclass, field
+
+from .stats import sigma_by_mad
+
+Record = dict[str, t.Any]
+Verdict = t.Literal["recorded", "better", "same", "worse", "not_comparable", "invalid"]
+
+# Fewer repeats say nothing about noise: of three against three the ranges can at least be disjoint.
+MIN_REPEATS: t.Final = 3
+# A band of three standard deviations, estimated by the median absolute deviation of both sides.
+BAND_SIGMAS: t.Final = 3.0
+# Realised prompt lengths that differ by more are different loads.
+SHAPE_TOLERANCE: t.Final = 0.05
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A figure that decides: its place in the metrics, its good direction, and the smallest share that counts."""
+
+    name: str
+    path: tuple[str, ...]
+    higher_is_better: bool
+    min_effect: float
+
+
+# Effects that matter: 5 % of throughput, 10 % of a latency.
+COMPARED: t.Final = (
+    Compared("output tokens/s", ("output_tokens_per_s",), True, 0.05),
+    Compared("TTFT median (ms)", ("ttft_ms", "median"), False, 0.10),
+    Compared("TPOT median (ms)", ("tpot_ms", "median"), False, 0.10),
+)
+
+# Parts of the identity that a comparison is about: they may differ, and are named. All others must be equal.
+SUBJECTS: t.Final = (
+    "given.args",
+    "given.env",
+    "given.layout",
+    "given.release",
+    "given.vllm_args",
+    "given.vllm_version",
+    "server.vllm_version",
+    # Measured by the server at its start, and a little different each time.
+    "server.kv_cache_size_tokens",
+)
+
+
+def look_up(metrics: t.Mapping[str, t.Any] | None, path: t.Iterable[str]) -> float | None:
+    """A figure inside the metrics; None when it is not there."""
+    value: t.Any = metrics
+    for key in path:
+        value = value.get(key) if isinstance(value, t.Mapping) else None
+    return float(value) if isinstance(value, (int, float)) else None
+
+
+@dataclass(frozen=True)
+class PointResult:
+    """All repeats of one point. ``valid`` holds those that may be believed."""
+
+    point: dict[str, t.Any]
+    records: list[Record]
+
+    @property
+    def valid(self) -> list[Record]:
+        return [r for r in self.records if r["valid"]]
+
+    def values(self, *path: str) -> list[float]:
+        """One figure of each valid repeat."""
+        found = (look_up(record["metrics"], path) for record in self.valid)
+        return [value for value in found if value is not None]
+
+    def median(self, *path: str) -> float | None:
+        """The median over the valid repeats; None when no repeat has the figure."""
+        values = self.values(*path)
+        return statistics.median(values) if values else None
+
+    @property
+    def problems(self) -> list[str]:
+        """Ids of the errors of all repeats."""
+        return sorted({f["id"] for r in self.records for f in r["findings"] if f["severity"] == "error"})
+
+
+def group(records: t.Iterable[Record]) -> list[PointResult]:
+    """The records by point, in ascending order of lengths and concurrency."""
+    by_id: dict[str, list[Record]] = {}
+    for record in records:
+        by_id.setdefault(record["point"]["id"], []).append(record)
+    results = [PointResult(rows[0]["point"], rows) for rows in by_id.values()]
+    return sorted(
+        results, key=lambda r: [r.point[k] for k in ("input_len", "output_len", "concurrency", "num_prompts")]
+    )
+
+
+def flatten(value: t.Any, prefix: str = "") -> dict[str, t.Any]:
+    """A nested mapping as dotted keys; lists and scalars are values."""
+    if not isinstance(value, t.Mapping):
+        return {prefix: value}
+    flat: dict[str, t.Any] = {}
+    for key in sorted(value):
+        flat.update(flatten(value[key], f"{prefix}.{key}" if prefix else str(key)))
+    return flat
+
+
+@dataclass(frozen=True)
+class Change:
+    """One figure of one point on both sides. ``difference`` and ``band`` are shares of the baseline's median."""
+
+    point: str
+    figure: str
+    baseline: float
+    result: float
+    difference: float
+    band: float
+    overlap: bool
+    verdict: t.Literal["better", "same", "worse"]
+
+    def as_dict(self) -> dict[str, t.Any]:
+        """The form that modules return."""
+        return dataclasses.asdict(self)
+
+
+@dataclass
+class Comparison:
+    """The verdict over all points, with what it rests on."""
+
+    verdict: Verdict
+    changes: list[Change] = field(default_factory=list)
+    reasons: list[str] = field(default_factory=list)
+    subjects: list[str] = field(default_factory=list)
+
+
+def judge(records: list[Record], baseline: list[Record] | None) -> Comparison:
+    """The verdict on a result, alone or against a baseline.
+
+    A result with an invalid point is ``invalid``, whatever the baseline is. Without a baseline it is ``recorded``.
+    """
+    current = group(records)
+    broken = [
+        f"{r.point['id']}: {', '.join(r.problems) or 'no figures'}" for r in current if len(r.valid) < len(r.records)
+    ]
+    if broken:
+        return Comparison("invalid", reasons=broken)
+    if baseline is None:
+        return Comparison("recorded")
+    return _compare(current, group(baseline), records[0]["identity"], baseline[0]["identity"])
+
+
+def _compare(
+    current: list[PointResult],
+    baseline: list[PointResult],
+    identity: t.Mapping[str, t.Any],
+    other: t.Mapping[str, t.Any],
+) -> Comparison:
+    differing = _differences(identity, other)
+    reasons = [text for key, text in differing.items() if not _is_subject(key)]
+    subjects = [text for key, text in differing.items() if _is_subject(key)]
+    before = {r.point["id"]: r for r in baseline}
+    for result in current:
+        reasons += _unlike(result, before.get(result.point["id"]))
+    if reasons:
+        return Comparison("not_comparable", reasons=reasons, subjects=subjects)
+    changes = [
+        change
+        for result in current
+        for figure in COMPARED
+        if (change := compare_figure(figure, result, before[result.point["id"]]))
+    ]
+    verdicts = {change.verdict for change in changes}
+    overall: Verdict = "worse" if "worse" in verdicts else "better" if "better" in verdicts else "same"
+    return Comparison(overall, changes=changes, subjects=subjects)
+
+
+def _is_subject(key: str) -> bool:
+    return any(key == subject or key.startswith(f"{subject}.") for subject in SUBJECTS)
+
+
+def _differences(identity: t.Mapping[str, t.Any], other: t.Mapping[str, t.Any]) -> dict[str, str]:
+    new, old = flatten(identity), flatten(other)
+    return {
+        key: f"{key} is {new.get(key)!r}, in the baseline {old.get(key)!r}"
+        for key in sorted({*new, *old})
+        if new.get(key) != old.get(key)
+    }
+
+
+def _unlike(result: PointResult, baseline: PointResult | None) -> list[str]:
+    """Why a point cannot be compared; empty when it can."""
+    name = result.point["id"]
+    if baseline is None:
+        return [f"{name} is not in the baseline"]
+    if len(baseline.valid) < len(baseline.records):
+        return [f"{name} is invalid in the baseline ({', '.join(baseline.problems)})"]
+    reasons = [
+        f"{name} has {len(side.valid)} repeats {where}, a comparison needs {MIN_REPEATS}"
+        for side, where in ((result, "in the result"), (baseline, "in the baseline"))
+        if len(side.valid) < MIN_REPEATS
+    ]
+    new, old = result.median("input_len", "mean"), baseline.median("input_len", "mean")
+    if new and old and abs(new - old) > SHAPE_TOLERANCE * old:
+        reasons.append(f"{name} has prompts of {new:.1f} tokens, in the baseline of {old:.1f}")
+    if _speculates(result) != _speculates(baseline):
+        reasons.append(f"{name} was decoded speculatively on one side only")
+    return reasons
+
+
+def _speculates(result: PointResult) -> bool:
+    return any((record["server"] or {}).get("acceptance_length") is not None for record in result.records)
+
+
+def compare_figure(figure: Compared, result: PointResult, baseline: PointResult) -> Change | None:
+    """One figure of one point: a change counts when it leaves the noise band *and* the ranges do not overlap."""
+    new, old = result.values(*figure.path), baseline.values(*figure.path)
+    if not new or not old or not statistics.median(old):
+        return None
+    middle = statistics.median(old)
+    difference = (statistics.median(new) - middle) / middle
+    noise = BAND_SIGMAS * math.hypot(sigma_by_mad(new), sigma_by_mad(old)) / middle
+    band = max(figure.min_effect, noise)
+    overlap = max(min(new), min(old)) <= min(max(new), max(old))
+    verdict: t.Literal["better", "same", "worse"] = "same"
+    if abs(difference) > band and not overlap:
+        verdict = "better" if (difference > 0) == figure.higher_is_better else "worse"
+    return Change(result.point["id"], figure.name, middle, statistics.median(new), difference, band, overlap, verdict)
