@@ -1,0 +1,202 @@
+# Copyright: (c) 2026, The modelops.vllm contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE: this file is an implementation detail of modelops.vllm and may change without notice.
+"""The gate in front of a switch: merge the args, ask the installed vLLM about them, render the file."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import tempfile
+import typing as t
+from dataclasses import dataclass, field
+
+from .._errors import ModelopsError
+from .._findings import Finding, as_dicts, error, has_errors, info, warning
+from . import acceptance, render
+from .args import Flags, merge
+from .flags import Flag, for_config_file, gate, parse_help
+from .vllm_cli import Cli
+
+_RELEASE = re.compile(r"(\d+)\.(\d+)(?:\.(\d+))?")
+_LOOPBACK: t.Final = ("127.", "::1", "localhost")
+
+
+@dataclass(frozen=True)
+class Question:
+    """What shall run: the flags of the role, of the profile, of the user, and the environment beside them."""
+
+    managed: Flags
+    profile: t.Mapping[str, t.Any]
+    user: t.Mapping[str, t.Any]
+    env: t.Mapping[str, t.Any]
+    protected: bool
+    """True when an API key is set."""
+    min_version: str = ""
+    stamp: str = ""
+    """Path of an earlier stamp; empty for none."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The answer. ``content`` is empty when the flags could not be merged."""
+
+    flags: Flags
+    content: str
+    findings: list[dict[str, t.Any]]
+    valid: bool
+    stamp: str = ""
+    asked: bool = False
+    """True when the installed vLLM was asked in this run (not remembered, not absent)."""
+
+
+@dataclass
+class Gate:
+    """Judges one question for one installation; ``cli`` is None where vLLM is not installed yet (check mode)."""
+
+    cli: Cli | None
+    version: str
+    tmpdir: str
+    _known: list[Flag] = field(default_factory=list)
+
+    def judge(self, question: Question) -> Verdict:
+        """All findings at once. Raises ModelopsError when the installed vLLM cannot be asked at all."""
+        merged, findings = merge(question.managed, question.profile, question.user)
+        findings += old_version(self.version, question.min_version) + exposure(question) + model_files(merged)
+        if self.cli is None:
+            findings.append(
+                info("vllm-not-asked", "vLLM is not installed here yet: its flags were not checked.", "Run for real.")
+            )
+            return self._verdict(merged, for_config_file(merged, ()), findings, asked=False)
+        who = acceptance.identity(self.cli.binary, self.cli.python, self.version)
+        stamp = acceptance.read(question.stamp, who) if question.stamp else None
+        self._known = stamp.flags if stamp is not None else parse_help(self.cli.help_text())
+        final = for_config_file(merged, self._known)
+        findings += gate(final, self._known, self.version)
+        if has_errors(findings):
+            return self._verdict(merged, final, findings, asked=stamp is None)
+        # The environment counts too: vLLM's plugins and parsers come through PYTHONPATH.
+        accepted = acceptance.digest(render.args_yaml(final) + json.dumps(dict(question.env), sort_keys=True))
+        if stamp is not None and stamp.accepted == accepted:
+            remembered = [Finding(**finding) for finding in stamp.findings]
+            text = acceptance.write(who, self._known, accepted, stamp.findings)
+            return self._verdict(merged, final, findings + remembered, asked=False, stamp=text)
+        said = self._parse(final, question.env)
+        text = "" if has_errors(said) else acceptance.write(who, self._known, accepted, as_dicts(said))
+        return self._verdict(merged, final, findings + said, asked=True, stamp=text)
+
+    def _parse(self, final: Flags, env: t.Mapping[str, t.Any]) -> list[Finding]:
+        if self.cli is None:
+            return []
+        descriptor, path = tempfile.mkstemp(suffix=".yaml", dir=self.tmpdir)
+        try:
+            with os.fdopen(descriptor, "w", encoding="utf-8") as f:
+                f.write(render.args_yaml(final))
+            said = self.cli.parse(path, env, final)
+        finally:
+            os.unlink(path)
+        if said is not None:
+            return said
+        return [
+            warning(
+                "values-not-checked",
+                f"{self.cli.binary} has no Python entry point that could be asked: the names of the flags were checked,"
+                " their values were not.",
+                "Point serve_vllm_bin at the console script of a venv.",
+            )
+        ]
+
+    @staticmethod
+    def _verdict(
+        merged: Flags, final: Flags, findings: t.Sequence[Finding], *, asked: bool, stamp: str = ""
+    ) -> Verdict:
+        valid = not has_errors(findings)
+        return Verdict(merged, render.args_yaml(final) if valid else "", as_dicts(findings), valid, stamp, asked)
+
+
+def release(version: str) -> tuple[int, int, int] | None:
+    """(major, minor, patch) of a version text; None when it has none."""
+    match = _RELEASE.search(version)
+    return None if match is None else (int(match[1]), int(match[2]), int(match[3] or 0))
+
+
+def old_version(version: str, minimum: str) -> list[Finding]:
+    """The profile's ``min_vllm`` against the installed version."""
+    if not minimum or not version:
+        return []
+    wanted, installed = release(minimum), release(version)
+    if wanted is None:
+        raise ModelopsError(f"serve_min_vllm is {minimum!r}, which is no version.", "Write it as 0.32.0.")
+    if installed is not None and installed >= wanted:
+        return []
+    return [
+        error(
+            "vllm-too-old",
+            f"The installed vLLM is {version}; the model needs {minimum} or newer.",
+            f"Install vLLM {minimum} or newer, or point serve_vllm_bin at one.",
+            installed=version,
+            minimum=minimum,
+        )
+    ]
+
+
+def exposure(question: Question) -> list[Finding]:
+    """A server that others can reach without a key; and what a key does not protect."""
+    host = str(question.managed.get("host", ""))
+    if host.startswith(_LOOPBACK):
+        return []
+    if question.protected:
+        return [
+            warning(
+                "open-endpoints",
+                f"{host} can be reached from outside, and the API key protects /v1 only: /metrics, /tokenize,"
+                " /invocations and others stay open.",
+                "Serve on 127.0.0.1 behind a proxy with a list of allowed paths.",
+                host=host,
+            )
+        ]
+    return [
+        warning(
+            "open-server",
+            f"{host} can be reached from outside and no serve_api_key is set: anyone who reaches it can use the model.",
+            "Serve on 127.0.0.1 behind a proxy, or set serve_api_key.",
+            host=host,
+        )
+    ]
+
+
+def model_files(flags: Flags) -> list[Finding]:
+    """Own code and own chat template of the snapshot, as far as it is there."""
+    model = str(flags.get("model", ""))
+    findings: list[Finding] = []
+    coded = [name for name in ("config.json", "tokenizer_config.json") if _json(model, name).get("auto_map")]
+    if coded and flags.get("trust-remote-code") is not True:
+        findings.append(
+            error(
+                "remote-code-refused",
+                f"{' and '.join(coded)} of {model} name Python code of the repository (auto_map), and"
+                " serve_trust_remote_code is false.",
+                "Read the code, pin the revision to a commit, and set serve_trust_remote_code to true.",
+            )
+        )
+    if "chat-template" in flags and os.path.exists(os.path.join(model, "chat_template.jinja")):
+        findings.append(
+            warning(
+                "chat-template-overridden",
+                f"chat-template {flags['chat-template']} replaces the chat_template.jinja of the model; the tool parser"
+                " expects the tags of the model's own one.",
+                "Leave chat-template out.",
+            )
+        )
+    return findings
+
+
+def _json(directory: str, name: str) -> dict[str, t.Any]:
+    try:
+        with open(os.path.join(directory, name), encoding="utf-8") as f:
+            content = json.load(f)
+    except (OSError, ValueError):
+        return {}
+    return content if isinstance(content, dict) else {}

@@ -1,0 +1,132 @@
+# Copyright: (c) 2026, The modelops.vllm contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE: this file is an implementation detail of modelops.vllm and may change without notice.
+"""Waits until an instance answers, and gives up in seconds when its unit or its log says that it never will."""
+
+from __future__ import annotations
+
+import time
+import typing as t
+from dataclasses import dataclass, field
+
+from . import causes, enginelog
+from .causes import Cause
+from .probe import Answer
+from .systemd import Unit, UnitState
+
+# After a line that only says that something failed: the true cause is printed by another process within this time.
+GRACE_SECONDS: t.Final = 5.0
+TAIL_LINES: t.Final = 40
+
+
+class Clock(t.Protocol):
+    """Time, so that tests need none."""
+
+    def now(self) -> float: ...
+
+    def sleep(self, seconds: float) -> None: ...
+
+
+class RealClock:
+    """Monotonic seconds."""
+
+    def now(self) -> float:
+        return time.monotonic()
+
+    def sleep(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How the wait ended."""
+
+    ready: bool
+    seconds: float
+    cause: Cause | None = None
+    unit: UnitState | None = None
+    log_tail: list[str] = field(default_factory=list)
+    engine: dict[str, t.Any] = field(default_factory=dict)
+
+
+@dataclass
+class Waiter:
+    """One wait. ``ask`` asks the server once and takes the seconds that are left."""
+
+    ask: t.Callable[[float], Answer]
+    unit: Unit | None
+    timeout: float
+    poll: float
+    clock: Clock = field(default_factory=RealClock)
+
+    def wait(self) -> Outcome:
+        """Until ready, a cause, or ``timeout`` seconds. Raises ModelopsError when the unit cannot be asked."""
+        start = self.clock.now()
+        state = self.unit.state() if self.unit is not None else None
+        first_restarts = state.restarts if state is not None else 0
+        suspect_since: float | None = None
+        while True:
+            left = self.timeout - (self.clock.now() - start)
+            answer = self.ask(max(1.0, left))
+            if self.unit is not None:
+                state = self.unit.state()
+                self.unit.read_journal(state)
+            if answer.stage == "ready" and (state is None or state.active == "active"):
+                return self._outcome(start, state, None)
+            found = self._judge(state, first_restarts, answer)
+            if found is not None:
+                cause, final = found
+                suspect_since = self.clock.now() if suspect_since is None else suspect_since
+                if final or self.clock.now() - suspect_since >= GRACE_SECONDS:
+                    return self._outcome(start, state, cause)
+            if left <= 0:
+                return self._outcome(start, state, self._timed_out(answer))
+            self.clock.sleep(self.poll)
+
+    def _judge(self, state: UnitState | None, first_restarts: int, answer: Answer) -> tuple[Cause, bool] | None:
+        """The reason to give up, and whether to do so at once or after the time of grace."""
+        if state is None or self.unit is None:
+            return (answer.cause, True) if answer.cause is not None else None
+        if state.load == "not-found":
+            return Cause("unit-missing", f"There is no unit {self.unit.name}.", "Deploy the instance first."), True
+        found = causes.classify(self.unit.lines)
+        if found is not None and found[1]:
+            return found
+        ended = state.active in ("failed", "inactive", "deactivating") or state.restarts > first_restarts
+        if ended or state.sub == "auto-restart":
+            return found or (self._unit_ended(state), False)
+        if answer.cause is not None:
+            # The log may say why a healthy server fails its first request.
+            return found or (answer.cause, answer.cause.id not in ("completion-failed", "completion-timeout"))
+        return found
+
+    def _unit_ended(self, state: UnitState) -> Cause:
+        lines = self.unit.lines if self.unit is not None else []
+        line = causes.last_error(lines) or next((x for x in reversed(lines) if x.strip()), "")
+        return Cause(
+            "unit-ended",
+            line or f"The unit is {state.text}.",
+            f"The unit is {state.text}; its journal has more: journalctl -u {self.unit.name if self.unit else ''}",
+        )
+
+    def _timed_out(self, answer: Answer) -> Cause:
+        lines = self.unit.lines if self.unit is not None else []
+        last = next((x.strip() for x in reversed(lines) if x.strip()), "")
+        return Cause(
+            "timeout",
+            last or answer.detail or answer.stage,
+            f"Not ready after {self.timeout:.0f} s, last stage {answer.stage} ({answer.detail}). If the log still shows"
+            " progress, raise the timeout: a first start compiles kernels and can be silent for minutes.",
+        )
+
+    def _outcome(self, start: float, state: UnitState | None, cause: Cause | None) -> Outcome:
+        lines = self.unit.lines if self.unit is not None else []
+        return Outcome(
+            ready=cause is None,
+            seconds=round(self.clock.now() - start, 1),
+            cause=cause,
+            unit=state,
+            log_tail=[line for line in lines if line.strip()][-TAIL_LINES:],
+            engine=enginelog.figures(lines),
+        )
