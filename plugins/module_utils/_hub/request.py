@@ -1,0 +1,177 @@
+# Copyright: (c) 2026, The modelops.vllm contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE: this file is an implementation detail of modelops.vllm and may change without notice.
+"""What a run of hf_snapshot was asked for, and what it has to say."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+import typing as t
+from dataclasses import dataclass, field
+
+from .._errors import ModelopsError
+from .._findings import Finding, as_dicts
+from .._weights.checks import Level
+from .._weights.manifest import Selection, manifest_path
+from .client import PUBLIC_ENDPOINT
+from .disk import parse_size
+
+_REPO = re.compile(r"[A-Za-z0-9_][\w.-]*(/[A-Za-z0-9_][\w.-]*)?")
+_COMMIT = re.compile(r"[0-9a-f]{40}")
+
+
+@dataclass(frozen=True)
+class Request:
+    """The normalised options of hf_snapshot; ``reserve`` in bytes, times in seconds."""
+
+    repo: str
+    revision: str
+    dest: str
+    endpoint: str
+    python: str
+    scratch: str
+    selection: Selection = field(default_factory=Selection)
+    level: Level = "sha256"
+    token: str = field(default="", repr=False)
+    xet: bool = False
+    max_workers: int = 8
+    offline: bool = False
+    source_dir: str = ""
+    reserve: int = 0
+    stall_timeout: float = 300.0
+    retries: int = 5
+    lock_timeout: float = 3600.0
+    reverify: bool = False
+    strict: bool = False
+    prune: bool = False
+    check_mode: bool = False
+
+    @property
+    def pinned(self) -> bool:
+        """Whether the revision is a commit, which never moves."""
+        return _COMMIT.fullmatch(self.revision) is not None
+
+
+def is_commit(revision: str) -> bool:
+    """Whether a revision is a full commit id."""
+    return _COMMIT.fullmatch(revision) is not None
+
+
+def require_repo(repo: str) -> str:
+    """A model repository's name, checked; ModelopsError for another kind of repository or a path."""
+    if repo.split("/", maxsplit=1)[0] in ("datasets", "spaces") and repo.count("/") == 2:
+        raise ModelopsError(
+            f"repo_id {repo!r} is a {repo.split('/', maxsplit=1)[0][:-1]}.", "Only model repositories are supported."
+        )
+    if not _REPO.fullmatch(repo) or ".." in repo or "--" in repo:
+        raise ModelopsError(f"repo_id {repo!r} is not the name of a repository.", "Give it as organisation/name.")
+    return repo
+
+
+def from_params(params: t.Mapping[str, t.Any], python: str, scratch: str, check_mode: bool) -> Request:
+    """Normalise and check a module's parameters; ModelopsError names the option that is wrong."""
+    token = (params["token"] or "").strip()
+    if not token.isprintable() or not token.isascii() or " " in token:
+        raise ModelopsError("token contains a space, a line break or a character outside ASCII.", "Give it as issued.")
+    endpoint = (params["endpoint"] or PUBLIC_ENDPOINT).rstrip("/")
+    if not re.fullmatch(r"https?://[^/@\s]+(/[^@\s]*)?", endpoint):
+        raise ModelopsError(
+            "endpoint is not an http or https address, or it holds credentials.", "Give it as https://host, use token."
+        )
+    for option, least in (("max_workers", 1), ("retries", 0), ("lock_timeout", 0), ("stall_timeout", 1)):
+        if params[option] < least:
+            raise ModelopsError(f"{option} is {params[option]}; at least {least} is needed.", "Give a larger number.")
+    if params["offline"] and params["source_dir"]:
+        raise ModelopsError("offline and source_dir are both set.", "source_dir needs no network: leave offline out.")
+    if not params["revision"].strip():
+        raise ModelopsError("revision is empty.", "Give a branch, a tag, or best a commit.")
+    return Request(
+        repo=require_repo(params["repo_id"].strip()),
+        revision=params["revision"].strip(),
+        dest=absolute(params["dest"], "dest"),
+        endpoint=endpoint,
+        python=params["python"] or python,
+        scratch=scratch,
+        selection=Selection(
+            tuple(params["allow_patterns"] or ()), tuple(params["ignore_patterns"] or ()), params["allow_pickle"]
+        ),
+        level=params["verify"],
+        token=token,
+        xet=params["xet"] == "on" or (params["xet"] == "auto" and endpoint == PUBLIC_ENDPOINT),
+        max_workers=params["max_workers"],
+        offline=params["offline"],
+        source_dir=absolute(params["source_dir"], "source_dir") if params["source_dir"] else "",
+        reserve=parse_size(params["min_free"], "min_free"),
+        stall_timeout=float(params["stall_timeout"]),
+        retries=params["retries"],
+        lock_timeout=float(params["lock_timeout"]),
+        reverify=params["reverify"],
+        strict=params["strict"],
+        prune=params["prune"],
+        check_mode=check_mode,
+    )
+
+
+def absolute(path: str, option: str) -> str:
+    """An absolute path that is not the root; ModelopsError names the option otherwise."""
+    if not os.path.isabs(path) or os.path.normpath(path) == "/":
+        raise ModelopsError(f"{option} is {path!r}, which is not an absolute path of a folder.", "Give a full path.")
+    return os.path.normpath(path)
+
+
+@dataclass
+class Report:
+    """What was found and done. ``missing`` is what is absent at the end, ``bad`` what was found damaged."""
+
+    request: Request
+    changed: bool = False
+    commit: str = ""
+    files: int = 0
+    bytes_total: int = 0
+    bytes_fetched: int = 0
+    fetched: list[str] = field(default_factory=list)
+    expected: int = 0
+    present: int = 0
+    missing: list[str] = field(default_factory=list)
+    bad: list[str] = field(default_factory=list)
+    verified: Level = "none"
+    attempts: int = 0
+    findings: list[Finding] = field(default_factory=list)
+    before: dict[str, str] = field(default_factory=dict)
+    after: dict[str, str] = field(default_factory=dict)
+    started: float = field(default_factory=time.monotonic)
+
+    def as_dict(self) -> dict[str, t.Any]:
+        """The form that the module returns."""
+        return {
+            "changed": self.changed,
+            "repo_id": self.request.repo,
+            "commit": self.commit,
+            "files": self.files,
+            "bytes_total": self.bytes_total,
+            "bytes_fetched": self.bytes_fetched,
+            "fetched": sorted(self.fetched),
+            "shards": {
+                "expected": self.expected,
+                "present": self.present,
+                "missing": sorted(self.missing),
+                "bad": sorted(self.bad),
+            },
+            "verified": self.verified,
+            "seconds": round(time.monotonic() - self.started, 3),
+            "attempts": self.attempts,
+            "findings": as_dicts(self.findings),
+            "manifest": manifest_path(self.request.dest),
+        }
+
+    def diff(self) -> dict[str, str]:
+        """Verdicts on the files that change, before and after."""
+        return {
+            "before_header": self.request.dest,
+            "after_header": self.request.dest,
+            "before": "".join(f"{n}: {v}\n" for n, v in sorted(self.before.items())),
+            "after": "".join(f"{n}: {v}\n" for n, v in sorted(self.after.items())),
+        }

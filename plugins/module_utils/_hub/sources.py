@@ -1,0 +1,245 @@
+# Copyright: (c) 2026, The modelops.vllm contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE: this file is an implementation detail of modelops.vllm and may change without notice.
+"""Where the files of a snapshot come from: the Hub, or a folder that holds a verified snapshot already."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import typing as t
+
+from .._errors import ModelopsError, NotBuiltError
+from .._findings import Finding, error, info
+from .._weights import manifest as manifests
+from .._weights.checks import RemoteFile
+from .._weights.names import INDEX_SUFFIX, is_index
+from .._weights.selection import Listing
+from . import client
+from .errors import Failure, classify
+from .request import Request
+from .staging import Staging
+
+# huggingface_hub refuses larger files without Xet, before the first byte.
+HTTP_LIMIT = 50_000_000_000
+
+
+class Source(t.Protocol):
+    """Lists a commit, and brings files to a staging area."""
+
+    def listing(self, known: str) -> Listing:
+        """The files of the commit, or no files when it is ``known``; ModelopsError when that cannot be told."""
+
+    def fetch(
+        self, files: t.Sequence[RemoteFile], staging: Staging, on_landed: t.Callable[[str], t.Any]
+    ) -> Failure | None:
+        """Bring files, calling ``on_landed`` for each; the failure that matters most, if there was one."""
+
+    def adapt(self, failure: Failure, files: t.Iterable[RemoteFile]) -> Finding | None:
+        """Change the way of fetching after a failure; what to tell the user when that makes a retry sensible."""
+
+    def require_fetchable(self, files: t.Iterable[RemoteFile]) -> None:
+        """Raise ModelopsError for files that this source can never bring."""
+
+
+class HubSource:
+    """The Hub, by huggingface_hub in a worker process."""
+
+    def __init__(self, request: Request) -> None:
+        self._request = request
+        self._xet = request.xet
+        self._workers = request.max_workers
+
+    def _interpreter(self) -> client.Interpreter:
+        timeout = max(1, min(30, int(self._request.stall_timeout)))
+        return client.Interpreter(
+            self._request.python, self._request.scratch, self._request.endpoint, self._xet, timeout
+        )
+
+    def _classify(self, chain: t.Sequence[t.Mapping[str, t.Any]]) -> Failure:
+        r = self._request
+        return classify(chain, r.repo, r.revision, r.endpoint, with_token=bool(r.token))
+
+    def _run(
+        self, job: t.Mapping[str, t.Any], on_event: t.Callable[[client.Event], None], progress: t.Callable[[], int]
+    ) -> Failure | None:
+        r = self._request
+        try:
+            client.run(
+                self._interpreter(),
+                {"repo_id": r.repo, "token": r.token, **job},
+                on_event,
+                progress,
+                r.stall_timeout,
+            )
+        except client.WorkerFailedError as e:
+            return self._classify(e.chain)
+        except _FatalError as e:
+            return e.failure
+        except client.StalledError:
+            return Failure(
+                "stalled",
+                f"No byte arrived from {r.endpoint} for {r.stall_timeout:.0f} s.",
+                "Check the network, or raise stall_timeout.",
+                passing=True,
+                xet=self._xet,
+            )
+        except client.WorkerDiedError as e:
+            if e.status < 0:
+                return Failure(
+                    "worker-killed",
+                    f"The worker process was killed by signal {-e.status}.",
+                    "Signal 9 is often the kernel's, for lack of memory: lower max_workers, or give it more.",
+                    passing=True,
+                )
+            return Failure(
+                "worker-failed",
+                f"{r.python} ended with status {e.status}: {self._hide(e.tail)}.",
+                "Check the interpreter.",
+            )
+        return None
+
+    def _hide(self, text: str) -> str:
+        lines = [line for line in text.splitlines() if line.strip()]
+        last = lines[-1] if lines else "no output"
+        return last.replace(self._request.token, "***") if self._request.token else last
+
+    def listing(self, known: str) -> Listing:
+        """One request for the commit, the sizes and the hashes, and some for each index in the root."""
+        answers: list[client.Event] = []
+        r = self._request
+        job = {"op": "list", "revision": r.revision, "known": known, "index_suffix": INDEX_SUFFIX}
+        failure = self._run(job, answers.append, lambda: 0)
+        if failure:
+            raise ListingError(failure)
+        (answer,) = answers
+        files = {}
+        for f in answer["files"]:
+            if f["size"] is None:
+                raise ModelopsError(
+                    f"{r.endpoint} lists {f['name']} without its size.", "Use the Hub or another mirror."
+                )
+            files[f["name"]] = RemoteFile(f["name"], f["size"], f["sha256"], f["blob_id"])
+        return Listing(answer["commit"], files, answer["indices"])
+
+    def fetch(
+        self, files: t.Sequence[RemoteFile], staging: Staging, on_landed: t.Callable[[str], t.Any]
+    ) -> Failure | None:
+        """One worker for all files; the first failure that no retry mends ends it."""
+        failures: list[Failure] = []
+
+        def on_event(event: client.Event) -> None:
+            if event["event"] == "landed":
+                on_landed(event["name"])
+                return
+            failure = self._classify(event["error"])
+            failures.append(failure)
+            if not failure.passing:
+                raise _FatalError(failure)
+
+        job = {
+            "op": "fetch",
+            "revision": self._request.revision,
+            "commit": os.path.basename(staging.folder),
+            "folder": staging.folder,
+            "names": [f.name for f in files],
+            "max_workers": self._workers,
+        }
+        staging.drop_partials()
+        failure = self._run(job, on_event, staging.bytes_here)
+        return failure or max(failures, key=lambda f: f.retry_after, default=None)
+
+    def adapt(self, failure: Failure, files: t.Iterable[RemoteFile]) -> Finding | None:
+        """Leave Xet when it fails and plain HTTP can do it; load less when the worker was killed."""
+        if failure.id == "worker-killed" and self._workers > 1:
+            self._workers = max(1, self._workers // 2)
+            return info("fewer-workers", f"{failure.message} The next attempt has {self._workers} connections.")
+        if self._xet and failure.xet and all(f.size <= HTTP_LIMIT for f in files):
+            self._xet = False
+            return info("xet-fallback", f"Xet failed, the next attempt is by plain HTTP. {failure.message}")
+        return None
+
+    def require_fetchable(self, files: t.Iterable[RemoteFile]) -> None:
+        """Refuse files that plain HTTP never brings."""
+        large = [f for f in files if f.size > HTTP_LIMIT]
+        if large and not self._xet:
+            message = f"{large[0].name} has {large[0].size} bytes, and without Xet at most {HTTP_LIMIT} can be fetched."
+            remedy = "Set xet to on and install hf_xet beside huggingface_hub."
+            finding = error("file-too-large", message, remedy, size=large[0].size, limit=HTTP_LIMIT)
+            raise ModelopsError(message, remedy, findings=[finding.as_dict()])
+
+
+class _FatalError(Exception):
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.message)
+        self.failure = failure
+
+
+class ListingError(Exception):
+    """The Hub did not tell what a commit holds."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.message)
+        self.failure = failure
+
+
+class FolderSource:
+    """A folder with a snapshot that this collection verified: a mounted disk, or the store of a site."""
+
+    def __init__(self, request: Request) -> None:
+        self._folder = request.source_dir
+        found = manifests.load(self._folder) if os.path.isdir(self._folder) else None
+        if not os.path.isdir(self._folder):
+            raise ModelopsError(f"source_dir {self._folder} is not a folder.", "Mount it, or correct the path.")
+        if found is None:
+            raise NotBuiltError(
+                f"Copying from source_dir {self._folder}, which has no manifest of this collection,",
+                "Make the snapshot there with hf_snapshot, and copy the folder with its .modelops.",
+            )
+        if found.repo != request.repo or (request.pinned and found.commit != request.revision):
+            raise ModelopsError(
+                f"source_dir {self._folder} holds {found.repo} at {found.commit}, not {request.repo} at "
+                f"{request.revision}.",
+                "Give the folder of that snapshot.",
+            )
+        self._manifest = found
+
+    def listing(self, known: str) -> Listing:
+        """What the folder's manifest records."""
+        if self._manifest.commit == known:
+            return Listing(known, {})
+        indices = {}
+        for name in filter(is_index, self._manifest.files):
+            try:
+                with open(os.path.join(self._folder, name), encoding="utf-8") as f:
+                    indices[name] = f.read()
+            except OSError as e:
+                raise ModelopsError(f"{name} cannot be read in {self._folder}: {e.strerror}.", "Mend it there.") from e
+        return Listing(self._manifest.commit, self._manifest.remotes(), indices)
+
+    def fetch(
+        self, files: t.Sequence[RemoteFile], staging: Staging, on_landed: t.Callable[[str], t.Any]
+    ) -> Failure | None:
+        """Copy one file after the other: a disk is not faster for many readers."""
+        for file in files:
+            path = staging.path(file.name)
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            try:
+                shutil.copyfile(os.path.join(self._folder, file.name), path)
+            except OSError as e:
+                with contextlib.suppress(OSError):
+                    os.unlink(path)
+                return Failure(
+                    "copy-failed", f"{file.name} cannot be copied from {self._folder}: {e.strerror}.", "Mend it."
+                )
+            on_landed(file.name)
+        return None
+
+    def adapt(self, failure: Failure, files: t.Iterable[RemoteFile]) -> Finding | None:  # noqa: ARG002
+        """There is one way to copy."""
+        return None
+
+    def require_fetchable(self, files: t.Iterable[RemoteFile]) -> None:
+        """Every file can be copied."""

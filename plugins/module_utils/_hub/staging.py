@@ -1,0 +1,110 @@
+# Copyright: (c) 2026, The modelops.vllm contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE: this file is an implementation detail of modelops.vllm and may change without notice.
+"""Where files land before they are proven, and how they get to their places.
+
+``dest/.modelops/staging/<commit>`` is on the file system of the destination, so a proven file gets to its place by
+a rename: a reader of the destination never sees a part of a file, and an update that fails leaves the old
+snapshot whole.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import typing as t
+
+from .._errors import ModelopsError
+from .._weights.manifest import FOLDER, sync_folder
+
+_JOB = "job.json"
+
+
+class Staging:
+    """The staging area of one commit; only the holder of the destination's lock uses it."""
+
+    def __init__(self, dest: str, repo: str, commit: str) -> None:
+        self.dest = dest
+        self.base = os.path.join(dest, FOLDER)
+        self.folder = os.path.join(self.base, "staging", commit)
+        self._job = {"repo": repo, "commit": commit}
+
+    def open(self) -> None:
+        """Make the area, without what runs for other commits left, and note whose destination this is."""
+        parent = os.path.dirname(self.folder)
+        os.makedirs(parent, exist_ok=True)
+        for other in os.listdir(parent):
+            if other != os.path.basename(self.folder):
+                shutil.rmtree(os.path.join(parent, other), ignore_errors=True)
+        os.makedirs(self.folder, exist_ok=True)
+        with open(os.path.join(self.base, _JOB), "w", encoding="utf-8") as f:
+            json.dump(self._job, f)
+        self.drop_partials()
+
+    def drop_partials(self) -> None:
+        """Remove unfinished files and huggingface_hub's notes: nothing proves what is in them.
+
+        Versions before 1.18 resume from them, and took an HTML page or a sparse Xet file for the first part.
+        """
+        shutil.rmtree(os.path.join(self.folder, ".cache"), ignore_errors=True)
+
+    def path(self, name: str) -> str:
+        """Where a file lands."""
+        return os.path.join(self.folder, name)
+
+    def drop(self, name: str) -> None:
+        """Remove a file that turned out bad."""
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self.path(name))
+
+    def bytes_here(self) -> int:
+        """Bytes on disk in the area, unfinished files included: it grows while bytes arrive."""
+        total = 0
+        for folder, _folders, names in os.walk(self.folder):
+            for name in names:
+                with contextlib.suppress(OSError):
+                    total += os.lstat(os.path.join(folder, name)).st_blocks * 512
+        return total
+
+    def promote(self, names: t.Iterable[str]) -> None:
+        """Move proven files to their places, readable by the service that will load them."""
+        folders = {self.dest}
+        for name in names:
+            place = os.path.join(self.dest, name)
+            make_folders(self.dest, os.path.dirname(name))
+            if os.path.isdir(place) and not os.path.islink(place):
+                raise ModelopsError(f"{place} is a folder, and a file of that name belongs there.", "Move it away.")
+            os.chmod(self.path(name), 0o644)
+            os.replace(self.path(name), place)
+            folders.add(os.path.dirname(place))
+        for folder in folders:
+            sync_folder(folder)
+
+    def close(self) -> None:
+        """Remove the area after the manifest was written."""
+        shutil.rmtree(os.path.dirname(self.folder), ignore_errors=True)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(os.path.join(self.base, _JOB))
+
+
+def make_folders(dest: str, below: str = "") -> None:
+    """Make a destination and folders below it, readable by all; folders that exist keep their mode."""
+    path = dest
+    for part in ["", *(p for p in below.split("/") if p)]:
+        path = os.path.join(path, part) if part else path
+        if not os.path.isdir(path):
+            os.makedirs(path)
+            os.chmod(path, 0o755)
+
+
+def unfinished(dest: str) -> dict[str, str]:
+    """``{"repo", "commit"}`` of a run that did not end, empty when there is none."""
+    try:
+        with open(os.path.join(dest, FOLDER, _JOB), encoding="utf-8") as f:
+            job = json.load(f)
+    except (OSError, ValueError):
+        return {}
+    return job if isinstance(job, dict) else {}

@@ -1,0 +1,149 @@
+# Copyright: (c) 2026, The modelops.vllm contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE: this file is an implementation detail of modelops.vllm and may change without notice.
+"""The worker: the only code that imports huggingface_hub, run by an interpreter that has it.
+
+It is started in an environment of its own (huggingface_hub reads its settings at import), gets one job as a line
+of JSON on standard input, and answers with events, one line of JSON each, on standard output:
+
+* ``{"event": "hello", "version": str, "xet": bool}``
+* ``{"event": "listing", "commit": str, "files": [{name, size, sha256, blob_id}], "indices": {name: text}}``, without
+  files when the commit is the one that the job calls known
+* ``{"event": "landed", "name": str}``: huggingface_hub says that the file is there, which proves nothing yet
+* ``{"event": "failed", "name": str, "error": [...]}``: the chain of an exception, outermost first
+* ``{"event": "done"}``
+
+The job ends when standard input is closed, so that no worker outlives the process that started it.
+Works with huggingface_hub 0.36, 1.x and 2.x: only what has the same name and meaning in all of them is used.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import sys
+import tempfile
+import threading
+import typing as t
+from concurrent.futures import ThreadPoolExecutor
+
+_LOCK = threading.Lock()
+_CHAIN = 6
+
+
+def emit(out: t.TextIO, event: str, **fields: t.Any) -> None:
+    """Write one event."""
+    with _LOCK:
+        out.write(json.dumps({"event": event, **fields}) + "\n")
+        out.flush()
+
+
+def describe(exc: BaseException, secret: str = "") -> list[dict[str, t.Any]]:
+    """An exception and its causes: class names, text, HTTP status, Retry-After, errno; the secret cut out."""
+    chain: list[dict[str, t.Any]] = []
+    link: BaseException | None = exc
+    while link is not None and len(chain) < _CHAIN:
+        response = getattr(link, "response", None)
+        headers = getattr(response, "headers", None) or {}
+        text = str(link)
+        chain.append(
+            {
+                "classes": [c.__name__ for c in type(link).__mro__ if c not in (object, BaseException)],
+                "text": text.replace(secret, "***") if secret else text,
+                "status": getattr(response, "status_code", None),
+                "retry_after": headers.get("Retry-After"),
+                "errno": getattr(link, "errno", None),
+            }
+        )
+        link = link.__cause__ or link.__context__
+    return chain
+
+
+def _has_xet() -> bool:
+    return importlib.util.find_spec("hf_xet") is not None and os.environ.get("HF_HUB_DISABLE_XET") != "1"
+
+
+def _listing(hub: t.Any, job: dict[str, t.Any], out: t.TextIO) -> None:
+    token = job["token"] or False
+    api = hub.HfApi(endpoint=job["endpoint"], token=token)
+    info = api.model_info(job["repo_id"], revision=job["revision"], files_metadata=True, timeout=job["timeout"])
+    if info.sha == job["known"]:
+        emit(out, "listing", commit=info.sha, files=[], indices={})
+        return
+    files = [
+        {
+            "name": s.rfilename,
+            "size": s.size,
+            "sha256": s.lfs["sha256"] if s.lfs else None,
+            "blob_id": None if s.lfs else s.blob_id,
+        }
+        for s in info.siblings or []
+    ]
+    if getattr(info, "gated", False) and files:
+        # The API lists a gated repository to everyone; whether its files may be read is asked before anything else.
+        first = max(files, key=lambda f: f["size"] or 0)["name"]
+        url = hub.hf_hub_url(job["repo_id"], first, revision=info.sha, endpoint=job["endpoint"])
+        hub.get_hf_file_metadata(url, token=token, timeout=job["timeout"])
+    indices = {}
+    with tempfile.TemporaryDirectory(dir=job["scratch"]) as folder:
+        for name in (f["name"] for f in files):
+            if "/" not in name and name.endswith(job["index_suffix"]):
+                with open(_fetch(hub, {**job, "commit": info.sha, "folder": folder}, name), encoding="utf-8") as f:
+                    indices[name] = f.read()
+    emit(out, "listing", commit=info.sha, files=files, indices=indices)
+
+
+def _fetch(hub: t.Any, job: dict[str, t.Any], name: str) -> str:
+    return str(
+        hub.hf_hub_download(
+            repo_id=job["repo_id"],
+            filename=name,
+            revision=job["commit"],
+            local_dir=job["folder"],
+            token=job["token"] or False,
+            endpoint=job["endpoint"],
+            etag_timeout=job["timeout"],
+        )
+    )
+
+
+def _fetch_all(hub: t.Any, job: dict[str, t.Any], out: t.TextIO) -> None:
+    def one(name: str) -> None:
+        try:
+            _fetch(hub, job, name)
+        except Exception as e:  # any class: the HTTP library of each version has its own
+            emit(out, "failed", name=name, error=describe(e, job["token"]))
+        else:
+            emit(out, "landed", name=name)
+
+    with ThreadPoolExecutor(max_workers=job["max_workers"]) as pool:
+        list(pool.map(one, job["names"]))
+
+
+def _die_with_parent() -> None:
+    sys.stdin.read()
+    os._exit(1)
+
+
+def main() -> None:
+    """Do one job."""
+    # Libraries may print; standard output belongs to the events.
+    out = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    job = json.loads(sys.stdin.readline())
+    threading.Thread(target=_die_with_parent, daemon=True).start()
+    try:
+        import huggingface_hub as hub  # noqa: PLC0415
+
+        emit(out, "hello", version=hub.__version__, xet=_has_xet())
+        {"list": _listing, "fetch": _fetch_all}[job["op"]](hub, job, out)
+    except Exception as e:  # the parent classifies it
+        emit(out, "failed", name="", error=describe(e, job["token"]))
+    emit(out, "done")
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,60 @@
+# Copyright: (c) 2026, The modelops.vllm contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE: this file is an implementation detail of modelops.vllm and may change without notice.
+"""Whether the files in a destination without a manifest are of the wanted repository, or somebody else's."""
+
+from __future__ import annotations
+
+import os
+import typing as t
+
+from .checks import Check, RemoteFile
+from .names import is_weight
+from .safetensors import HeaderError, tensor_names
+
+
+def stranger(dest: str, files: t.Mapping[str, RemoteFile], commit: str, checks: t.Mapping[str, Check]) -> str:
+    """Why the files must not be replaced, empty when they may.
+
+    ``files`` are the wanted ones and ``checks`` the verdicts on what is in their places. Weights that are whole but
+    not the wanted ones are a model that somebody put there; a damaged download is not whole.
+    """
+    here = {n: c for n, c in checks.items() if c.verdict != "missing"}
+    if any(c.ok and is_weight(n) for n, c in here.items()):
+        return ""
+    if any(_noted_by_hub(dest, files[n], commit) for n in here):
+        return ""
+    whole = [n for n in here if n.endswith(".safetensors") and _is_whole(os.path.join(dest, n))]
+    if whole:
+        return f"{min(whole)} holds whole weights that are not those of this commit"
+    others = sorted(n for n in _root_files(dest) if is_weight(n) and n not in files)
+    known = any(c.ok for c in here.values())
+    if others and not known:
+        return f"{others[0]} does not belong to this commit, nor does anything else there"
+    if "config.json" in here and not here["config.json"].ok and not known:
+        return "config.json is another model's"
+    return ""
+
+
+def _noted_by_hub(dest: str, file: RemoteFile, commit: str) -> bool:
+    """Whether huggingface_hub noted that it fetched this very file (commit, etag, time) to this place."""
+    note = os.path.join(dest, ".cache", "huggingface", "download", file.name + ".metadata")
+    try:
+        with open(note, encoding="utf-8") as f:
+            lines = f.read().split("\n")
+    except (OSError, ValueError):
+        return False
+    return lines[0] == commit or (len(lines) > 1 and lines[1] in (file.sha256, file.blob_id))
+
+
+def _is_whole(path: str) -> bool:
+    try:
+        tensor_names(path)
+    except (HeaderError, OSError):
+        return False
+    return True
+
+
+def _root_files(dest: str) -> list[str]:
+    return [entry.name for entry in os.scandir(dest) if entry.is_file()] if os.path.isdir(dest) else []

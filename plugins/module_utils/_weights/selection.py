@@ -1,0 +1,211 @@
+# Copyright: (c) 2026, The modelops.vllm contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE: this file is an implementation detail of modelops.vllm and may change without notice.
+"""Which files of a commit make the snapshot: the listing, the user's patterns, and what the index names."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass, field, replace
+
+from .._errors import ModelopsError
+from .._findings import Finding, error, info, warning
+from .checks import RemoteFile
+from .index import weight_map
+from .manifest import Selection
+from .names import gguf_model, is_pickle, is_weight, matches, unsafe_reason
+
+# What repositories publish a second time beside their safetensors in the root, for other programs.
+# Seen in openai/gpt-oss-120b (original/, metal/), meta-llama (original/*.pth), mistralai (consolidated*),
+# and in conversions for TensorFlow, Flax, ONNX, OpenVINO, Core ML and llama.cpp.
+_DUPLICATES = (
+    "original/",
+    "metal/",
+    "onnx/",
+    "openvino/",
+    "coreml/",
+    "pytorch_model*.bin.index.json",
+    "*.h5",
+    "*.msgpack",
+    "*.onnx",
+    "*.gguf",
+)
+
+
+@dataclass(frozen=True)
+class Listing:
+    """The files of one commit, and the texts of the indices in its root."""
+
+    commit: str
+    files: t.Mapping[str, RemoteFile]
+    indices: t.Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Target:
+    """What a destination must hold: the files, those of them that hold weights, and what there is to say."""
+
+    commit: str
+    files: t.Mapping[str, RemoteFile]
+    shards: tuple[str, ...]
+    findings: tuple[Finding, ...] = ()
+
+    @property
+    def bytes_total(self) -> int:
+        """Sum of the sizes of all files."""
+        return sum(f.size for f in self.files.values())
+
+
+def choose(repo: str, listing: Listing, selection: Selection) -> Target:
+    """The files of a snapshot.
+
+    Without ``allow_patterns``: everything, except what repeats the safetensors of the root in another format.
+    With them: what they match. Either way an index brings all of its shards, because a model without one of
+    them is not the model. Raises ModelopsError with the finding in ``result`` where that cannot be done.
+    """
+    for name in listing.files:
+        reason = unsafe_reason(name)
+        if reason:
+            raise _refused(
+                "unsafe-name", f"{repo} lists the file {name!r}, which is refused: {reason}.", "Use the Hub."
+            )
+    # huggingface_hub keeps its own books there, and some publishers upload them.
+    listing = replace(listing, files={n: f for n, f in listing.files.items() if not n.startswith(".cache/")})
+    maps = {name: set(weight_map(text, name).values()) for name, text in listing.indices.items()}
+    _refuse_absent_shards(repo, listing, maps)
+    if selection.allow_patterns:
+        chosen = {n for n in listing.files if matches(n, selection.allow_patterns)}
+        left_out: set[str] = set()
+    else:
+        chosen = _default(repo, listing, maps, selection.allow_pickle)
+        left_out = set(listing.files) - chosen
+    chosen = {n for n in chosen if not matches(n, selection.ignore_patterns)}
+    if not chosen:
+        raise _refused(
+            "pattern-no-match",
+            f"allow_patterns {list(selection.allow_patterns)} and ignore_patterns {list(selection.ignore_patterns)} "
+            f"select none of the {len(listing.files)} files of {repo} at {listing.commit}.",
+            "Patterns are matched against the whole path, as in *.safetensors or folder/*.",
+        )
+    findings = [*_complete_sets(listing, maps, chosen), *_left_out(listing, left_out)]
+    pickles = sorted(n for n in chosen if is_pickle(n))
+    if pickles and not selection.allow_pickle:
+        raise _refused(
+            "pickle-refused",
+            f"{len(pickles)} selected files of {repo} are pickles, which run code when loaded: {pickles[0]}.",
+            "Choose a repository with safetensors, leave them out with ignore_patterns, or set allow_pickle.",
+        )
+    shards = tuple(sorted(n for n in chosen if is_weight(n)))
+    if not shards:
+        findings.append(warning("no-weights", f"The selection of {repo} holds no weights.", "Widen allow_patterns."))
+    files = {n: listing.files[n] for n in sorted(chosen)}
+    return Target(listing.commit, files, shards, tuple(findings))
+
+
+def _refused(id_: str, message: str, remedy: str) -> ModelopsError:
+    return ModelopsError(message, remedy, findings=[error(id_, message, remedy).as_dict()])
+
+
+def _main_indices(maps: t.Mapping[str, set[str]]) -> list[str]:
+    """The indices that count: consolidated* repeats the model when there is another index beside it."""
+    others = [n for n in maps if not n.startswith("consolidated")]
+    return others or list(maps)
+
+
+def _refuse_absent_shards(repo: str, listing: Listing, maps: t.Mapping[str, set[str]]) -> None:
+    for name in _main_indices(maps):
+        absent = sorted(maps[name] - set(listing.files))
+        if absent:
+            failure = _refused(
+                "upstream-inconsistent",
+                f"{name} names {len(maps[name])} shards, and {len(absent)} of them are not in {repo} at "
+                f"{listing.commit}: {', '.join(absent[:5])}{' ...' if len(absent) > 5 else ''}.",
+                "No download can complete it: ask the publisher, or choose another revision.",
+            )
+            failure.result["shards"] = {
+                "expected": len(maps[name]),
+                "present": 0,
+                "missing": absent,
+                "bad": [],
+            }
+            raise failure
+
+
+def _default(repo: str, listing: Listing, maps: t.Mapping[str, set[str]], allow_pickle: bool) -> set[str]:
+    names = set(listing.files)
+    root = {n for n in names if n.endswith(".safetensors") and "/" not in n}
+    if root or maps:
+        return names - _repeated(names, root, maps)
+    models = {gguf_model(n) for n in names if n.endswith(".gguf")}
+    if len(models) > 1:
+        raise _refused(
+            "choice-needed",
+            f"{repo} holds {len(models)} GGUF models: {', '.join(sorted(models)[:8])}.",
+            "Choose one with allow_patterns.",
+        )
+    pickles = {n for n in names if is_pickle(n)}
+    weights = {n for n in names if is_weight(n)}
+    # A pickle among safe weights, training_args.bin for one, is left out; pickles alone are the user's choice.
+    return names if allow_pickle or weights == pickles else names - pickles
+
+
+def _repeated(names: set[str], root: set[str], maps: t.Mapping[str, set[str]]) -> set[str]:
+    """The files that repeat the safetensors of the root."""
+    main = _main_indices(maps)
+    wanted = set().union(*(maps[n] for n in main))
+    if not main:
+        plain = {n for n in root if not n.startswith("consolidated")}
+        wanted = plain or root
+    other_indices = set(maps) - set(main)
+    return {n for n in names - wanted if n in root or n in other_indices or is_pickle(n) or matches(n, _DUPLICATES)}
+
+
+def _complete_sets(listing: Listing, maps: t.Mapping[str, set[str]], chosen: set[str]) -> list[Finding]:
+    """Add to ``chosen`` what completes a model of which it holds a part, and say so."""
+    findings = []
+    for name in _main_indices(maps):
+        if not maps[name] & chosen:
+            if name in chosen:
+                findings.append(
+                    warning(
+                        "weights-left-out",
+                        f"The patterns select {name} and none of its {len(maps[name])} shards.",
+                        "Select the shards too, unless only the small files are wanted.",
+                    )
+                )
+            continue
+        added = (maps[name] | {name}) - chosen
+        chosen |= added
+        if added:
+            findings.append(_added(added, f"{name} names them"))
+    for model in {gguf_model(n) for n in chosen if n.endswith(".gguf")}:
+        added = {n for n in listing.files if n.endswith(".gguf") and gguf_model(n) == model} - chosen
+        chosen |= added
+        if added:
+            findings.append(_added(added, f"they are parts of {model}"))
+    return findings
+
+
+def _added(names: set[str], why: str) -> Finding:
+    return info(
+        "selection-completed",
+        f"{len(names)} files that the patterns leave out belong to the model, {why}: {', '.join(sorted(names)[:5])}.",
+        files=sorted(names),
+    )
+
+
+def _left_out(listing: Listing, names: set[str]) -> list[Finding]:
+    if not names:
+        return []
+    size = sum(listing.files[n].size for n in names)
+    return [
+        info(
+            "left-out",
+            f"{len(names)} files ({size / 1e9:.2f} GB) are left out, because they repeat the weights in another form "
+            f"or are pickles: {', '.join(sorted(names)[:5])}{' ...' if len(names) > 5 else ''}.",
+            "Name them in allow_patterns to have them.",
+            files=sorted(names),
+            bytes=size,
+        )
+    ]
