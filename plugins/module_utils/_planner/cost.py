@@ -92,9 +92,9 @@ def _step(shape: ModelShape, parts: Parts, gpus: Gpus, sized: Sized, running: fl
     seconds = read / bandwidth
     # Attention waits for its TP ranks; the MLP for all ranks that hold a part of it.
     extra = EXTRA_ALL_REDUCES.get(shape.architecture, 0)
-    seconds += layers * (1 + extra) * _all_reduce(shape, gpus, layout, layout.tp, requests)
+    seconds += layers * (1 + extra) * _all_reduce(shape, gpus, layout.tp, requests)
     wide = layout.tp * (layout.dp if shape.experts else 1)
-    seconds += layers * _all_reduce(shape, gpus, layout, wide, requests * (wide // layout.tp))
+    seconds += layers * _all_reduce(shape, gpus, wide, requests * (wide // layout.tp))
     return seconds * layout.pp
 
 
@@ -113,7 +113,7 @@ def _touched(shape: ModelShape, layout: Layout, tokens: float) -> float:
     return min(1.0, busiest)
 
 
-def _all_reduce(shape: ModelShape, gpus: Gpus, layout: Layout, ranks: int, tokens: float) -> float:
+def _all_reduce(shape: ModelShape, gpus: Gpus, ranks: int, tokens: float) -> float:
     """Seconds of one all-reduce of the hidden states (bfloat16) of that many tokens."""
     if ranks == 1:
         return 0.0

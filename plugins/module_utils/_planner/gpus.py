@@ -122,8 +122,8 @@ class Gpus:
             return [
                 info(
                     "accelerator-cpu",
-                    f"The accelerator is a CPU: {self.count} ranks share one machine. Rules on compute capability do "
-                    "not apply, and vLLM takes the KV cache from VLLM_CPU_KVCACHE_SPACE.",
+                    "The accelerator is a CPU, its ranks share one machine. Rules on compute capability do not apply, "
+                    "and the size of the KV cache is set by hand or by VLLM_CPU_KVCACHE_SPACE.",
                     count=self.count,
                 )
             ]
