@@ -27,18 +27,24 @@ class Cause:
         return {"id": self.id, "line": self.line, "remedy": self.remedy}
 
 
+# fatal: the start is lost, whatever else happens.
+# hint: explains a start that has ended; by itself it proves nothing (vLLM goes on when it cannot write a cache).
+# wrapper: says that something failed, not what.
+Kind: t.TypeAlias = t.Literal["fatal", "hint", "wrapper"]
+
+
 @dataclass(frozen=True)
 class Rule:
-    """A pattern of a fatal line. ``final`` lines only say that something failed: a better one may still come."""
+    """A pattern of an error line, and what it means for the start."""
 
     id: str
     pattern: re.Pattern[str]
     remedy: str
-    final: bool = True
+    kind: Kind
 
 
-def _rule(id_: str, pattern: str, remedy: str, *, final: bool = True) -> Rule:
-    return Rule(id_, re.compile(pattern), remedy, final)
+def _rule(id_: str, pattern: str, remedy: str, kind: Kind = "fatal") -> Rule:
+    return Rule(id_, re.compile(pattern), remedy, kind)
 
 
 RULES: t.Final[tuple[Rule, ...]] = (
@@ -178,16 +184,19 @@ RULES: t.Final[tuple[Rule, ...]] = (
         r"/dev/shm|[Ss]hared memory .*(required|insufficient|free)",
         "/dev/shm is too small or full: df /dev/shm; remove stale nccl-* files while nothing runs, in containers raise"
         " the shm size.",
+        "hint",
     ),
     _rule(
         "disk-full",
         r"No space left on device",
         "A file system is full: df shows which; the caches are below serve_state_dir.",
+        "hint",
     ),
     _rule(
         "permission-denied",
         r"PermissionError: \[Errno 13\]",
         "Make the path in the line readable (caches: writable) for serve_user.",
+        "hint",
     ),
     _rule(
         "engine-start-timeout",
@@ -203,29 +212,32 @@ RULES: t.Final[tuple[Rule, ...]] = (
         "python-package-broken",
         r"^(ModuleNotFoundError|ImportError): |undefined symbol|cannot open shared object file",
         "The vLLM installation is incomplete: install it anew into an empty venv.",
+        "hint",
     ),
     _rule(
         "host-out-of-memory",
         r"killed by the OOM killer|result 'oom-kill'",
         "The node ran out of memory: free some, or lower what the host caches (cpu-offload-gb, swap, KV offload).",
+        "hint",
     ),
     _rule(
         "native-crash",
-        r"Fatal Python error: (Segmentation fault|Aborted)|^Segmentation fault|died unexpectedly.*exit code: -1?[1-9]",
+        r"Fatal Python error: (Segmentation fault|Aborted)|^Segmentation fault|died unexpectedly \(exit code: -?[1-9]",
         "A kernel crashed: the lines before it say where; try enforce-eager and another attention-backend.",
-        final=False,
+        "hint",
     ),
     _rule(
         "engine-core-failed",
-        r"Engine core initialization failed|WorkerProc initialization failed|EngineCore failed to start",
+        r"Engine core initialization failed|WorkerProc initialization failed|EngineCore failed to start"
+        r"|WorkerProc failed to start|died unexpectedly \(exit code: None\)",
         "The cause stands earlier in the journal of the unit.",
-        final=False,
+        "wrapper",
     ),
     _rule(
         "engine-dead",
         r"EngineDeadError|EngineCore encountered an issue|EngineCore encountered a fatal error",
         "The engine died while serving: the lines before it say why.",
-        final=False,
+        "wrapper",
     ),
 )
 
@@ -239,7 +251,9 @@ _RAW_ERROR = re.compile(
     r"|Fatal Python error|Segmentation fault|terminate called"
     r"|(?:\S+: )+(?:A process of this unit has been killed|Failed with result 'oom-kill'))"
 )
+_NOISE = re.compile(r"Traceback \(most recent call last\)|During handling of the above|The above exception was")
 _LOGGED_ERROR = ("ERROR", "CRITICAL")
+_LINE_LIMIT = 2000
 
 
 def error_text(line: str) -> str | None:
@@ -251,27 +265,51 @@ def error_text(line: str) -> str | None:
     match = _PREFIX.match(line)
     level = match["level"] if match else None
     text = line[match.end() :] if match else line
-    if level is not None:
-        return text if level in _LOGGED_ERROR and (not text.startswith(" ") or text.startswith("  Value")) else None
-    return text if _RAW_ERROR.match(text) else None
-
-
-def classify(lines: t.Iterable[str]) -> tuple[Cause, bool] | None:
-    """The cause that says most, and whether it is final (False: a line with the true cause may still follow)."""
-    best: tuple[int, str] | None = None
-    for line in lines:
-        text = error_text(line)
-        if text is None:
-            continue
-        rank = next((i for i, rule in enumerate(RULES) if rule.pattern.search(text)), None)
-        if rank is not None and (best is None or rank < best[0]):
-            best = (rank, text.strip())
-    if best is None:
+    if level is None:
+        return text if _RAW_ERROR.match(text) else None
+    if level not in _LOGGED_ERROR or _NOISE.match(text) or not text.strip():
         return None
-    rule = RULES[best[0]]
-    return Cause(rule.id, best[1][:2000], rule.remedy), rule.final
+    return text if not text.startswith(" ") or text.startswith("  Value error, ") else None
 
 
-def last_error(lines: t.Sequence[str]) -> str:
-    """The last line that reports an error, for a failure that no rule knows; an empty string when there is none."""
-    return next((text.strip()[:2000] for line in reversed(lines) if (text := error_text(line))), "")
+def _rank(text: str, kind: Kind) -> int | None:
+    return next((i for i, rule in enumerate(RULES) if rule.kind == kind and rule.pattern.search(text)), None)
+
+
+def _best(texts: t.Iterable[str], kind: Kind) -> Cause | None:
+    """The first line of the rule that stands first in the table."""
+    best: tuple[int, str] | None = None
+    for text in texts:
+        rank = _rank(text, kind)
+        if rank is not None and (best is None or rank < best[0]):
+            best = (rank, text)
+    return None if best is None else _cause(RULES[best[0]], best[1])
+
+
+def _cause(rule: Rule, text: str) -> Cause:
+    return Cause(rule.id, text.strip()[:_LINE_LIMIT], rule.remedy)
+
+
+def fatal(lines: t.Iterable[str]) -> Cause | None:
+    """The cause of a start that is lost, while it still runs."""
+    return _best(filter(None, map(error_text, lines)), "fatal")
+
+
+def wrapper(lines: t.Iterable[str]) -> Cause | None:
+    """A line that says that the engine failed; the line that says why may still come."""
+    return _best(filter(None, map(error_text, lines)), "wrapper")
+
+
+def postmortem(lines: t.Iterable[str]) -> Cause | None:
+    """Why a start that has ended did so: a fatal line, else the last error that is no mere wrapper, else that one."""
+    texts = [text for text in map(error_text, lines) if text]
+    found = _best(texts, "fatal")
+    if found is not None:
+        return found
+    last = next((text for text in reversed(texts) if _rank(text, "wrapper") is None), None)
+    if last is None:
+        return _best(texts, "wrapper")
+    rank = _rank(last, "hint")
+    if rank is not None:
+        return _cause(RULES[rank], last)
+    return Cause("unclassified", last.strip()[:_LINE_LIMIT], "No rule knows this error: the journal has its traceback.")

@@ -15,8 +15,11 @@ from .causes import Cause
 from .probe import Answer
 from .systemd import Unit, UnitState
 
-# After a line that only says that something failed: the true cause is printed by another process within this time.
+# After the unit has ended or the first request has failed: the process that knows why may still be printing.
 GRACE_SECONDS: t.Final = 5.0
+# After a line that says that the engine failed, while the unit goes on: workers that hang never exit.
+WEDGED_SECONDS: t.Final = 60.0
+_ENDED: t.Final = ("failed", "inactive", "deactivating")
 TAIL_LINES: t.Final = 40
 
 
@@ -65,7 +68,7 @@ class Waiter:
         start = self.clock.now()
         state = self.unit.state() if self.unit is not None else None
         first_restarts = state.restarts if state is not None else 0
-        suspect_since: float | None = None
+        since: dict[float, float] = {}  # when a reason that needs this grace was first seen
         while True:
             left = self.timeout - (self.clock.now() - start)
             answer = self.ask(max(1.0, left))
@@ -75,35 +78,43 @@ class Waiter:
             if answer.stage == "ready" and (state is None or state.active == "active"):
                 return self._outcome(start, state, None)
             found = self._judge(state, first_restarts, answer)
-            if found is not None:
-                cause, final = found
-                suspect_since = self.clock.now() if suspect_since is None else suspect_since
-                if final or self.clock.now() - suspect_since >= GRACE_SECONDS:
+            if found is None:
+                since.clear()
+            else:
+                cause, grace = found
+                if self.clock.now() - since.setdefault(grace, self.clock.now()) >= grace:
                     return self._outcome(start, state, cause)
             if left <= 0:
                 return self._outcome(start, state, self._timed_out(answer))
             self.clock.sleep(self.poll)
 
-    def _judge(self, state: UnitState | None, first_restarts: int, answer: Answer) -> tuple[Cause, bool] | None:
-        """The reason to give up, and whether to do so at once or after the time of grace."""
+    def _judge(self, state: UnitState | None, first_restarts: int, answer: Answer) -> tuple[Cause, float] | None:
+        """The reason to give up, and for how many seconds it must hold before that."""
         if state is None or self.unit is None:
-            return (answer.cause, True) if answer.cause is not None else None
+            return None if answer.cause is None else (answer.cause, 0.0)
+        return self._judge_unit(self.unit, state, first_restarts, answer)
+
+    def _judge_unit(
+        self, unit: Unit, state: UnitState, first_restarts: int, answer: Answer
+    ) -> tuple[Cause, float] | None:
         if state.load == "not-found":
-            return Cause("unit-missing", f"There is no unit {self.unit.name}.", "Deploy the instance first."), True
-        found = causes.classify(self.unit.lines)
-        if found is not None and found[1]:
-            return found
-        ended = state.active in ("failed", "inactive", "deactivating") or state.restarts > first_restarts
-        if ended or state.sub == "auto-restart":
-            return found or (self._unit_ended(state), False)
+            return Cause("unit-missing", f"There is no unit {unit.name}.", "Deploy the instance first."), 0.0
+        lines = unit.lines
+        lost = causes.fatal(lines)
+        if lost is not None:
+            return lost, 0.0
+        if state.active in _ENDED or state.sub == "auto-restart" or state.restarts > first_restarts:
+            return causes.postmortem(lines) or self._unit_ended(state), GRACE_SECONDS
         if answer.cause is not None:
             # The log may say why a healthy server fails its first request.
-            return found or (answer.cause, answer.cause.id not in ("completion-failed", "completion-timeout"))
-        return found
+            why = causes.postmortem(lines) if answer.stage == "completion" else None
+            return why or answer.cause, GRACE_SECONDS if answer.stage == "completion" else 0.0
+        failed = causes.wrapper(lines)
+        return None if failed is None else (failed, WEDGED_SECONDS)
 
     def _unit_ended(self, state: UnitState) -> Cause:
         lines = self.unit.lines if self.unit is not None else []
-        line = causes.last_error(lines) or next((x for x in reversed(lines) if x.strip()), "")
+        line = next((x.strip() for x in reversed(lines) if x.strip()), "")
         return Cause(
             "unit-ended",
             line or f"The unit is {state.text}.",

@@ -21,6 +21,7 @@ from .._findings import Finding, error, warning
 Run: t.TypeAlias = t.Callable[[t.Sequence[str], "dict[str, str]"], "tuple[int, str, str]"]
 
 _VERSION = re.compile(r"\d+\.\d+(?:\.\d+)?(?:[.+\w]*)")
+_DIRECTORY = re.compile(r"(^|_)(HOME|ROOT|DIR|CACHE_PATH|WORKSPACE_BASE)$")
 _MARK = "MODELOPS_RESULT "
 _SHEBANG_LIMIT = 512
 
@@ -108,7 +109,9 @@ class Cli:
         if not self.python:
             return None
         # With the environment of the instance: PYTHONPATH, plugins and switches change what the parser knows.
-        environment = {**{name: str(value) for name, value in env.items()}, **self._env}
+        # But not its directories: this runs as root, and what it leaves there the service could not write to.
+        plain = {name: str(value) for name, value in env.items() if not _DIRECTORY.search(name)}
+        environment = {**plain, **self._env}
         rc, out, err = self._run([self.python, "-c", _PARSE, config_file], environment)
         found = next((line for line in reversed(out.splitlines()) if line.startswith(_MARK)), None)
         if rc != 0 or found is None:
