@@ -16,9 +16,9 @@ from .values import parse_compute_cap, whole, whole_or_none
 
 GIB = 1 << 30
 
-# What the driver keeps for itself: nvidia-smi says 97887 MiB where torch sees 94.97 GiB (RTX PRO 6000),
-# and 143771 MiB of which 616 MiB are "reserved" (H200, driver 580).
-DRIVER_RESERVE_MIB = 640
+# What the driver keeps for itself, rounded up: nvidia-smi says 97887 MiB where torch sees 94.97 GiB, 638 MiB less
+# (RTX PRO 6000), and 143771 MiB of which 616 MiB are "reserved" (H200, driver 580).
+DRIVER_RESERVE_MIB = 648
 
 LINKS = ("nvlink", "pcie")
 

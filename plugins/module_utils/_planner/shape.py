@@ -163,7 +163,7 @@ class ModelShape:
             heads=heads,
             # Without the key every head has its own KV (vLLM's default too), unless the config is a fragment.
             kv_heads=1 if mla else read("kv_heads") or (heads if complete else None),
-            head_dim=None if mla else read("head_dim") or (hidden // heads if hidden and heads else None),
+            head_dim=None if mla else read("head_dim") or (hidden // heads if complete and hidden and heads else None),
             mla=mla,
             dsa=_dsa(text),
             experts=experts,
