@@ -96,7 +96,6 @@ class ModelShape:
     """
 
     architecture: str = ""
-    model_type: str = ""
     layers: int | None = None
     hidden: int | None = None
     heads: int | None = None
@@ -157,7 +156,6 @@ class ModelShape:
         named = config.get("architectures") or text.get("architectures") or [ARCHITECTURE_OF.get(model_type, "")]
         return cls(
             architecture=str(named[0]),
-            model_type=model_type,
             layers=layers,
             hidden=hidden,
             heads=heads,
