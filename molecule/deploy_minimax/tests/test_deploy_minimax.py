@@ -1,0 +1,56 @@
+# Copyright: (c) 2026, The modelops.vllm contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What deploy_minimax.yml left on a node with eight (mocked) RTX PRO 6000."""
+
+from __future__ import annotations
+
+import json
+
+ARGS = "/etc/vllm/main.yaml"
+
+# vLLM's own parser, as `vllm serve --config` uses it; the engine is not started.
+PARSE = f"""
+import json, sys
+sys.argv = ["vllm", "serve", "--config", "{ARGS}"]
+from vllm.entrypoints.openai.cli_args import make_arg_parser, validate_parsed_serve_args
+from vllm.utils.argparse_utils import FlexibleArgumentParser
+args = make_arg_parser(FlexibleArgumentParser()).parse_args(["--config", "{ARGS}"])
+validate_parsed_serve_args(args)
+print(json.dumps({{k: getattr(args, k) for k in (
+    "model", "served_model_name", "tensor_parallel_size", "enable_expert_parallel", "data_parallel_size",
+    "max_model_len", "tool_call_parser", "reasoning_parser", "enable_auto_tool_choice", "host", "port")}}))
+"""
+
+
+def test_the_real_parser_takes_the_rendered_args_of_tp8_ep(host) -> None:
+    out = host.run("cd / && VLLM_LOGGING_LEVEL=ERROR /opt/vllm/bin/python -c '%s'", PARSE)
+    assert out.rc == 0, out.stderr
+    assert json.loads(out.stdout.splitlines()[-1]) == {
+        "model": "/srv/models/MiniMaxAI/MiniMax-M2.5",
+        "served_model_name": ["MiniMax-M2.5"],
+        "tensor_parallel_size": 8,
+        "enable_expert_parallel": True,
+        "data_parallel_size": 1,
+        "max_model_len": 196608,
+        "tool_call_parser": "minimax_m2",
+        "reasoning_parser": "minimax_m2_append_think",
+        "enable_auto_tool_choice": True,
+        "host": "127.0.0.1",
+        "port": 8000,
+    }
+
+
+def test_the_weights_are_verified(host) -> None:
+    manifest = json.loads(host.file("/srv/models/MiniMaxAI/MiniMax-M2.5/.modelops/manifest.json").content_string)
+    assert manifest["repo_id"] == "MiniMaxAI/MiniMax-M2.5"
+    assert sum(f.endswith(".safetensors") for f in manifest["files"]) == 8
+
+
+def test_the_unit_is_staged_and_nothing_was_started(host) -> None:
+    unit = host.file("/etc/systemd/system/vllm-main.service").content_string
+    assert "Restart=always" in unit
+    assert "RestartPreventExitStatus=2" in unit
+    assert "CUDA_DEVICE_ORDER=PCI_BUS_ID" in unit
+    assert host.run("systemctl is-active vllm-main").stdout.strip() == "inactive"
+    assert host.file("/etc/vllm/main.env").mode == 0o600
