@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from .._errors import ModelopsError
 from .._findings import Finding, info, warning
-from .values import parse_compute_cap, whole, whole_or_none
+from .values import parse_compute_cap, truth, whole, whole_or_none
 
 GIB = 1 << 30
 
@@ -85,7 +85,7 @@ class Gpus:
             memory_mib=whole_or_none(raw.get("memory_mib"), "gpus.memory_mib"),
             compute_cap=parse_compute_cap(raw.get("compute_cap")),
             link=link,
-            unified=bool(raw.get("unified_memory", False)),
+            unified=truth(raw.get("unified_memory", False), "gpus.unified_memory"),
         )
         return gpus, gpus._remarks()
 

@@ -13,10 +13,11 @@ from dataclasses import dataclass, replace
 from .._errors import ModelopsError
 from .._findings import Finding, as_dicts, error, has_errors, info, warning
 from . import memory
+from .case import Case
 from .cost import BANDWIDTH_GB_S, LOAD_SEQUENCES, OBJECTIVES, TIE, Sized, score
 from .gpus import GIB, Gpus
 from .layout import Layout, enumerate_layouts
-from .rules import Case, judge
+from .rules import judge
 from .shape import ModelShape
 from .values import Version, version_text
 

@@ -217,7 +217,7 @@ def _mla(text: t.Mapping[str, t.Any]) -> Mla | None:
     if rank is None:
         return None
     names = ("qk_rope_head_dim", "q_lora_rank", "qk_nope_head_dim", "v_head_dim")
-    return Mla(rank, *(whole_or_none(text.get(n), f"config.{n}") for n in names))
+    return Mla(rank, *(whole_or_none(text.get(n) or None, f"config.{n}") for n in names))
 
 
 def _dsa(text: t.Mapping[str, t.Any]) -> Dsa | None:
@@ -257,7 +257,10 @@ def _attention_layers(text: t.Mapping[str, t.Any], layers: int | None) -> tuple[
         return sum("full" in str(k) or str(k) == "attention" for k in kinds), window
     if isinstance(kinds, str) and "alternating" in kinds and layers:
         return layers - layers // 2, window
-    return (0, window) if window and layers else (layers, None)
+    if not window or not layers:
+        return layers, None
+    pattern = whole_or_none(text.get("sliding_window_pattern"), "config.sliding_window_pattern")  # Gemma
+    return (layers // pattern if pattern else 0), window
 
 
 def _max_position(text: t.Mapping[str, t.Any], read: _Reader) -> int | None:

@@ -99,7 +99,7 @@ def test_a_lost_gpu_leaves_the_others_to_see(load_fixture):
 
 
 def test_an_unknown_error_in_a_cell_is_not_a_broken_node():
-    text = "index, name, uuid, memory.total [MiB]\n0, NVIDIA H200, GPU-1, 143771 MiB\n1, NVIDIA H200, GPU-2, [Unknown Error]\n"
+    text = "index, name, memory.total [MiB]\n0, NVIDIA H200, 143771 MiB\n1, NVIDIA H200, [Unknown Error]\n"
     result = collect(answer(Output(text, rc=0), Output()))
     assert (result["status"], len(result["gpus"])) == ("ok", 2)
 

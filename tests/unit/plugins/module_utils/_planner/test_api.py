@@ -262,7 +262,7 @@ def test_a_snapshot_is_read(tmp_path):
     with pytest.raises(ModelopsError, match="cannot be read as JSON"):
         layout_info(options)
     (tmp_path / "config.json").unlink()
-    with pytest.raises(ModelopsError, match="has no config.json"):
+    with pytest.raises(ModelopsError, match=r"has no config\.json"):
         layout_info(options)
 
 

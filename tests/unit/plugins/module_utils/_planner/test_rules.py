@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import pytest
 from ansible_collections.modelops.vllm.plugins.module_utils._findings import has_errors
+from ansible_collections.modelops.vllm.plugins.module_utils._planner.case import Case
 from ansible_collections.modelops.vllm.plugins.module_utils._planner.gpus import Gpus
 from ansible_collections.modelops.vllm.plugins.module_utils._planner.layout import Layout
-from ansible_collections.modelops.vllm.plugins.module_utils._planner.rules import Case, judge
+from ansible_collections.modelops.vllm.plugins.module_utils._planner.rules import judge
 from ansible_collections.modelops.vllm.plugins.module_utils._planner.shape import ModelShape
 
 FP8 = {"quant_method": "fp8", "weight_block_size": [128, 128]}
@@ -250,8 +251,16 @@ def test_d06_across_nodes_pipeline_is_plain_and_tensor_is_warned_of():
     assert by_id(M25, "tp8-pp2-ep", RTX, (0, 10, 2), nodes=2)["multi-node-version"].severity == "error"
 
 
+@pytest.mark.parametrize(
+    ("layout", "even"), [("tp8-dp2-ep", True), ("tp6-pp2", True), ("tp4-dp4-ep", True), ("tp3-dp5-ep", False)]
+)
+def test_ranks_over_nodes(layout, even):
+    # Five groups of three need three nodes of eight: two fit each.
+    found = by_id({"num_attention_heads": 24, "num_experts": 240}, layout, RTX, (0, 26, 0), nodes=2)
+    assert ("nodes-uneven" not in found) is even
+
+
 def test_a_replica_is_not_cut_in_two():
-    # Three engines of three GPUs on two nodes of four: only one fits each node.
     gpus = Gpus(4, RTX.name, 97887, (12, 0), "pcie")
     assert by_id({"num_attention_heads": 48}, "tp3-r2", gpus, None, nodes=2) == {}
     assert "gpus-too-few" in by_id({"num_attention_heads": 48}, "tp3-r3", gpus, None, nodes=2)

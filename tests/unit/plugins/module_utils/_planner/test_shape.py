@@ -95,6 +95,8 @@ def test_windows():
         {**FULL, "sliding_window": 128, "layer_types": ["sliding_attention", "full_attention"] * 2}
     )
     assert (listed.full_layers, listed.sliding_window, listed.hybrid) == (2, 128, True)
+    gemma = ModelShape.from_config({**FULL, "sliding_window": 1024, "sliding_window_pattern": 2})
+    assert (gemma.full_layers, gemma.sliding_window) == (2, 1024)
     off = ModelShape.from_config({**FULL, "sliding_window": 32768, "use_sliding_window": False})
     assert (off.full_layers, off.hybrid) == (4, False)
 

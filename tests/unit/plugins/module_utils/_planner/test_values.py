@@ -43,7 +43,7 @@ def test_digits_of_awx_are_numbers():
 
 @pytest.mark.parametrize("value", ["eight", "8.5", 8.5, True, None, "", []])
 def test_what_is_not_a_whole_number_is_named(value):
-    with pytest.raises(ModelopsError, match="nodes is .* not a whole number"):
+    with pytest.raises(ModelopsError, match=r"nodes is .* not a whole number"):
         values.whole(value, "nodes")
 
 
