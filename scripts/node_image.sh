@@ -32,10 +32,9 @@ podman image exists "$NODE_IMAGE" 2>/dev/null && exit 0
 step "node image $NODE_IMAGE (about a minute)"
 components=main
 grep -q '^ID=ubuntu' /etc/os-release && components=main,universe
-include=ca-certificates,dbus,iproute2,libnuma1,procps,python3,python3-apt,python3-venv,systemd,systemd-sysv
 rootfs=$(mktemp -d "$CACHE/rootfs.XXXXXX")
 trap 'rm -rf "$rootfs"' EXIT
-debootstrap --variant=minbase --components="$components" --include="$include" "$SUITE" "$rootfs" >"$CACHE/debootstrap.log" 2>&1 ||
+debootstrap --variant=minbase --components="$components" --include="$NODE_PACKAGES" "$SUITE" "$rootfs" >"$CACHE/debootstrap.log" 2>&1 ||
   { tail -20 "$CACHE/debootstrap.log" >&2; die "debootstrap could not make the node image; its log is $CACHE/debootstrap.log"; }
 rm -rf "$rootfs"/var/cache/apt/archives/*.deb
 # --numeric-owner: names of users differ between machines. The pipe keeps the image from lying on disk twice.
