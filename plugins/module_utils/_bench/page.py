@@ -44,7 +44,8 @@ dd { margin: 0; overflow-wrap: anywhere; }
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; font-size: .92rem; }
 th, td { padding: .45rem .7rem; text-align: right; border-bottom: 1px solid var(--line); white-space: nowrap; }
 tr:last-child td { border-bottom: 0; }
-th { color: var(--soft); font-weight: 600; background: var(--card); }
+th { color: var(--soft); font-weight: 600; background: var(--card); white-space: normal; vertical-align: bottom; }
+td:last-child { white-space: normal; }
 th:first-child, td:first-child, .words td, .words th { text-align: left; }
 .words td { white-space: normal; overflow-wrap: anywhere; }
 .words td:first-child { color: var(--soft); width: 14rem; }

@@ -54,7 +54,7 @@ COLUMNS: t.Final = (
     Column("decode per user (tok/s)", "per user", ("decode_tokens_per_s_per_user",)),
     Column("TTFT p50 (ms)", "TTFT ms", ("ttft_ms", "median")),
     Column("TPOT p50 (ms)", "TPOT ms", ("tpot_ms", "median")),
-    Column("E2E p50 (ms)", "E2E ms", ("e2e_ms", "median")),
+    Column("E2E p50 (ms)", "", ("e2e_ms", "median")),
 )
 
 
@@ -181,35 +181,38 @@ def state(result: PointResult) -> str:
     return f"{count}: {', '.join(result.problems)}" if result.problems else count
 
 
-def rows(report: Report, *, short: bool = False) -> tuple[list[str], list[list[str]]]:
-    """Headings and cells of the table, ``short`` for a terminal. Columns without a single figure are left out."""
-    columns = [
-        c for c in COLUMNS if (c.short or not short) and any(r.median(*c.path) is not None for r in report.results)
-    ]
-    headings = ["C", "in/out", "n"] if short else ["concurrency", "in/out tokens", "prompts"]
-    headings += [c.short if short else c.heading for c in columns]
-    headings += ["TTFT tail", "repeats"] if short else ["TTFT tail (ms)", "repeats"]
+def rows(report: Report) -> tuple[list[str], list[list[str]]]:
+    """Headings and cells of the table. Columns without a single figure are left out."""
+    columns = _columns(report, short=False)
+    headings = ["concurrency", "in/out tokens", "prompts", *(c.heading for c in columns), "TTFT tail (ms)", "repeats"]
     body = []
     for result in report.results:
-        point = result.point
-        cells = [str(point["concurrency"]), f"{point['input_len']}/{point['output_len']}", str(point["num_prompts"])]
-        cells += [number(result.median(*c.path)) for c in columns]
         name, value = tail(result, "ttft_ms")
-        cells += [f"{name} {number(value)}" if value is not None else "-", state(result)]
-        body.append(cells)
+        body.append([*_cells(result, columns), f"{name} {number(value)}" if value is not None else "-", state(result)])
     return headings, body
 
 
+def _columns(report: Report, *, short: bool) -> list[Column]:
+    shown = [column for column in COLUMNS if column.short or not short]
+    return [column for column in shown if any(r.median(*column.path) is not None for r in report.results)]
+
+
+def _cells(result: PointResult, columns: t.Iterable[Column]) -> list[str]:
+    point = result.point
+    load = [str(point["concurrency"]), f"{point['input_len']}/{point['output_len']}", str(point["num_prompts"])]
+    return load + [number(result.median(*column.path)) for column in columns]
+
+
 def text_table(report: Report) -> str:
-    """The summary for a terminal: facts, table and verdict."""
-    headings, body = rows(report, short=True)
-    widths = [max(len(row[i]) for row in [headings, *body]) for i in range(len(headings))]
-    lines = []
-    for row in [headings, ["-" * width for width in widths], *body]:
-        *figures, last = [cell.rjust(width) for cell, width in zip(row, widths, strict=True)]
-        lines.append("  ".join([*figures, last.strip()]))
+    """The summary for a terminal: facts, table and verdict. It fits into 80 columns, where callbacks wrap."""
+    columns = _columns(report, short=True)
+    table = [["C", "in/out", "n", *(column.short for column in columns), "valid"]]
+    table += [[*_cells(r, columns), f"{len(r.valid)}/{len(r.records)}"] for r in report.results]
+    widths = [max(len(row[i]) for row in table) for i in range(len(table[0]))]
+    # The first column is not indented: YAML callbacks would quote such lines.
+    lines = ["  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in table]
     facts = [f"{name} {value}" for name, value in report.facts if name in ("Layout", "vLLM", "Client")]
-    return "\n".join(["; ".join([report.title, *facts]), *lines, report.headline])
+    return "\n".join(["; ".join([report.title, *facts]), *lines, report.headline, *report.comparison.reasons])
 
 
 def escape_markdown(text: str) -> str:

@@ -1,0 +1,146 @@
+# Copyright: (c) 2026, The modelops.vllm contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Better, same, worse, and above all: not comparable."""
+
+from __future__ import annotations
+
+import copy
+import typing as t
+
+import pytest
+from ansible_collections.modelops.vllm.plugins.module_utils._bench.compare import flatten, group, judge
+
+from tests.support.bench_records import failed, record, repeats
+
+BASE = [990.0, 1000.0, 1010.0]
+
+
+def with_identity(records: list[dict[str, t.Any]], path: str, value: t.Any) -> list[dict[str, t.Any]]:
+    changed = copy.deepcopy(records)
+    *parents, last = path.split(".")
+    for item in changed:
+        node = item["identity"]
+        for key in parents:
+            node = node[key]
+        node[last] = value
+    return changed
+
+
+@pytest.mark.parametrize(
+    ("rates", "verdict"),
+    [
+        ([995.0, 1002.0, 1011.0], "same"),
+        ([1190.0, 1200.0, 1210.0], "better"),
+        ([890.0, 900.0, 910.0], "worse"),
+        # 4 % is inside the smallest effect that counts, although the ranges are apart
+        ([950.0, 955.0, 960.0], "same"),
+        # a median far away, but one repeat inside the baseline's range
+        ([800.0, 810.0, 1000.0], "same"),
+        # wide noise of its own widens the band
+        ([700.0, 880.0, 980.0], "same"),
+    ],
+)
+def test_a_change_counts_outside_the_noise_only(rates: list[float], verdict: str) -> None:
+    assert judge(repeats(rates), repeats(BASE)).verdict == verdict
+
+
+def test_a_lower_latency_is_better() -> None:
+    result = judge(repeats(BASE, ttft_ms=30.0), repeats(BASE, ttft_ms=50.0))
+    assert result.verdict == "better"
+    by_figure = {c.figure: c for c in result.changes}
+    assert by_figure["TTFT median (ms)"].verdict == "better"
+    assert by_figure["TTFT median (ms)"].difference == pytest.approx(-0.4)
+    assert by_figure["output tokens/s"].verdict == "same"
+    assert by_figure["output tokens/s"].band == pytest.approx(3 * 1.4826 * (2 * 10**2) ** 0.5 / 1000)
+
+
+def test_one_worse_figure_outweighs_a_better_one() -> None:
+    assert judge(repeats([1190.0, 1200.0, 1210.0], ttft_ms=90.0), repeats(BASE, ttft_ms=50.0)).verdict == "worse"
+
+
+def test_without_a_baseline_a_result_is_recorded() -> None:
+    assert judge(repeats(BASE), None).verdict == "recorded"
+
+
+def test_an_invalid_point_is_never_compared() -> None:
+    records = [*repeats([1190.0, 1200.0]), failed(repeat=3, rate=9999.0)]
+    result = judge(records, repeats(BASE))
+    assert (result.verdict, result.changes) == ("invalid", [])
+    assert result.reasons == ["c8-i512-o128-n80: requests-failed"]
+
+
+def test_an_invalid_baseline_is_no_baseline() -> None:
+    result = judge(repeats(BASE), [*repeats(BASE[:2]), failed(repeat=3)])
+    assert result.verdict == "not_comparable"
+    assert "invalid in the baseline" in result.reasons[0]
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("model", "other"),
+        ("gpus", 4),
+        ("client.engine", "rust"),
+        ("client.vllm_version", "0.31.0"),
+        ("client.place", "remote"),
+        ("server.enable_prefix_caching", "False"),
+        ("given.model_commit", "def456"),
+        ("given.driver", "580.1"),
+        ("load.dataset", "sonnets"),
+    ],
+)
+def test_another_identity_is_not_comparable_and_named(path: str, value: t.Any) -> None:
+    result = judge(with_identity(repeats(BASE), path, value), repeats(BASE))
+    assert result.verdict == "not_comparable"
+    assert len(result.reasons) == 1
+    assert result.reasons[0].startswith(f"{path} is {value!r}, in the baseline")
+
+
+@pytest.mark.parametrize(
+    ("path", "value"), [("given.layout", "tp4-r2"), ("server.vllm_version", "0.33.0"), ("given.vllm_args", ["x"])]
+)
+def test_what_a_comparison_is_about_may_differ_and_is_told(path: str, value: t.Any) -> None:
+    result = judge(with_identity(repeats(BASE), path, value), repeats(BASE))
+    assert result.verdict == "same"
+    assert result.subjects[0].startswith(path)
+
+
+@pytest.mark.parametrize(
+    ("current", "baseline", "words"),
+    [
+        (repeats(BASE[:2]), repeats(BASE), "has 2 repeats in the result, a comparison needs 3"),
+        (repeats(BASE), repeats(BASE[:1]), "has 1 repeats in the baseline"),
+        (repeats(BASE, concurrency=16), repeats(BASE), "is not in the baseline"),
+        (repeats(BASE, server={"acceptance_length": 2.4}), repeats(BASE), "speculatively on one side only"),
+    ],
+)
+def test_unlike_points_are_not_comparable(
+    current: list[dict[str, t.Any]], baseline: list[dict[str, t.Any]], words: str
+) -> None:
+    result = judge(current, baseline)
+    assert result.verdict == "not_comparable"
+    assert words in result.reasons[0]
+
+
+def test_another_realised_prompt_length_is_not_comparable() -> None:
+    longer = repeats(BASE)
+    for item in longer:
+        item["metrics"]["input_len"]["mean"] = 560.0
+    assert "prompts of 560.0 tokens" in judge(longer, repeats(BASE)).reasons[0]
+
+
+def test_repeats_are_grouped_by_point_in_order_of_load() -> None:
+    results = group([record(64), record(1), record(8), record(1, repeat=2)])
+    assert [(r.point["concurrency"], len(r.records)) for r in results] == [(1, 2), (8, 1), (64, 1)]
+
+
+def test_medians_are_over_valid_repeats() -> None:
+    (result,) = group([*repeats([100.0, 300.0, 200.0]), failed(repeat=4, rate=9999.0)])
+    assert result.median("output_tokens_per_s") == 200.0
+    assert result.median("ttft_ms", "p99") is None
+    assert result.problems == ["requests-failed"]
+
+
+def test_nested_identities_are_flattened_and_lists_are_values() -> None:
+    assert flatten({"b": {"c": [1, 2], "a": None}, "a": 1}) == {"a": 1, "b.a": None, "b.c": [1, 2]}

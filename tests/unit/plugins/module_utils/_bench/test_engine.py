@@ -1,0 +1,134 @@
+# Copyright: (c) 2026, The modelops.vllm contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Finding and running the client; the executable is tests/support/fake_vllm.py, which is not vLLM."""
+
+from __future__ import annotations
+
+import resource
+import stat
+import sys
+import time
+import typing as t
+from pathlib import Path
+
+import pytest
+from ansible_collections.modelops.vllm.plugins.module_utils._bench import command, engine
+from ansible_collections.modelops.vllm.plugins.module_utils._bench.points import Measurement, Point
+from ansible_collections.modelops.vllm.plugins.module_utils._errors import ModelopsError, NotBuiltError
+
+from tests.support import fake_vllm
+from tests.support.mock_openai import MockOpenAI
+
+MEASUREMENT = Measurement(Point(concurrency=2, input_len=8, output_len=8, num_prompts=6), repeat=1, seed=3)
+
+
+def script(path: Path, text: str) -> str:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return str(path)
+
+
+def target(url: str = "http://127.0.0.1:9") -> command.Target:
+    return command.Target(url, "mock", "/nowhere")
+
+
+def test_engines_that_are_not_built_are_refused() -> None:
+    with pytest.raises(NotBuiltError, match="aiperf"):
+        engine.find_client("vllm", "aiperf", target())
+
+
+def test_a_missing_executable_is_named() -> None:
+    with pytest.raises(ModelopsError, match="no executable '/nowhere/vllm'"):
+        engine.find_client("/nowhere/vllm", "auto", target())
+
+
+def test_the_file_limit_is_raised_or_the_point_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    # ulimit-silent-fail
+    calls: list[tuple[int, int]] = []
+    monkeypatch.setattr(resource, "getrlimit", lambda _which: (256, 4096))
+    monkeypatch.setattr(resource, "setrlimit", lambda _which, limits: calls.append(limits))
+    engine.raise_file_limit(512)
+    assert calls == [(2304, 4096)]
+    engine.raise_file_limit(2000)
+    assert calls[-1] == (8256, 8256)
+
+    def refuse(_which: int, _limits: tuple[int, int]) -> None:
+        raise ValueError("not allowed to raise maximum limit")
+
+    monkeypatch.setattr(resource, "setrlimit", refuse)
+    with pytest.raises(ModelopsError, match="2000 streams need 8256 open files, but the limit is 256"):
+        engine.raise_file_limit(2000)
+
+
+def test_a_limit_that_is_high_enough_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _which: (20000, 20000))
+    monkeypatch.delattr(resource, "setrlimit")
+    engine.raise_file_limit(128)
+
+
+@pytest.mark.slow
+class TestProcesses:
+    def test_a_wrapper_is_asked_for_its_version(self, tmp_path: Path) -> None:
+        path = fake_vllm.install(str(tmp_path))
+        assert engine.find_client(path, "auto", target()) == engine.Client("python", path, "0.32.0")
+
+    def test_an_old_vllm_is_refused(self, tmp_path: Path) -> None:
+        with pytest.raises(ModelopsError, match=r"vLLM 0\.9\.2 is too old"):
+            engine.find_client(fake_vllm.install(str(tmp_path), "old"), "auto", target())
+
+    def test_the_rust_client_is_taken_only_when_its_trial_works(self, tmp_path: Path) -> None:
+        package = tmp_path / "site" / "vllm"
+        answer = f'{{"version": "0.32.0", "package": "{package}"}}'
+        script(tmp_path / "bin" / "python3", f"#!/bin/sh\necho '{answer}'\n")
+        vllm = script(tmp_path / "bin" / "vllm", "#!/bin/sh\nexit 9\n")
+        assert engine.find_client(vllm, "auto", target()).engine == "python"
+        with pytest.raises(ModelopsError, match="does not ship it"):
+            engine.find_client(vllm, "rust", target())
+        rust = script(package / "vllm-rs", "#!/bin/sh\necho 'Tokenizer error: none' >&2\nexit 1\n")
+        assert engine.find_client(vllm, "auto", target()).engine == "python"
+        with pytest.raises(ModelopsError, match="Tokenizer error: none"):
+            engine.find_client(vllm, "rust", target())
+        # Only the trial, which sends nothing, is answered.
+        script(package / "vllm-rs", '#!/bin/sh\ncase "$*" in *--dry-run*) exit 0;; esac\nexit 1\n')
+        assert engine.find_client(vllm, "auto", target()) == engine.Client("rust", rust, "0.32.0")
+        assert engine.find_client(vllm, "python", target()) == engine.Client("python", vllm, "0.32.0")
+
+    def run(self, vllm: str, url: str, work_dir: Path, **options: t.Any) -> engine.ClientRun:
+        environment = command.bench_environment({"PATH": "/usr/bin:/bin"}, "127.0.0.1", "key-1")
+        client = engine.Client("python", vllm, "0.32.0")
+        return engine.run_client(
+            client, target(url), MEASUREMENT, str(work_dir), environment=environment, timeout=20, **options
+        )
+
+    def test_a_run_brings_the_arrays_and_the_time_of_the_load_alone(self, tmp_path: Path) -> None:
+        samples = iter(range(1000))
+        with MockOpenAI(api_key="key-1", token_s=0.01) as mock:
+            ran = self.run(
+                fake_vllm.install(str(tmp_path)), mock.url, tmp_path, sample=lambda: next(samples), sample_every=0.05
+            )
+        assert ran.rc == 0
+        assert ran.raw is not None
+        assert ran.raw["output_lens"] == [8] * 6
+        assert ran.load_wall_s is not None
+        assert 0.2 <= ran.load_wall_s <= ran.wall_s
+        assert ran.cpu_share is not None
+        assert ran.samples
+        assert "Starting main benchmark run" in ran.log
+
+    def test_a_client_that_crashes_leaves_its_log(self, tmp_path: Path) -> None:
+        ran = self.run(fake_vllm.install(str(tmp_path), "crash"), "http://127.0.0.1:9", tmp_path)
+        assert (ran.rc, ran.raw, ran.timed_out) == (1, None, False)
+        assert "RuntimeError: cannot start" in ran.log
+        assert ran.cpu_share is None
+
+    def test_a_client_that_hangs_is_ended(self, tmp_path: Path) -> None:
+        client = engine.Client("python", fake_vllm.install(str(tmp_path), "hang"), "0.32.0")
+        begin = time.monotonic()
+        ran = engine.run_client(
+            client, target(), MEASUREMENT, str(tmp_path), environment={"PATH": sys.exec_prefix}, timeout=0.5
+        )
+        assert ran.timed_out
+        assert ran.raw is None
+        assert time.monotonic() - begin < 10

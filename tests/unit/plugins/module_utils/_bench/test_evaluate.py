@@ -1,0 +1,95 @@
+# Copyright: (c) 2026, The modelops.vllm contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The verdict on one measurement."""
+
+from __future__ import annotations
+
+import json
+import typing as t
+
+from ansible_collections.modelops.vllm.plugins.module_utils._bench.evaluate import evaluate
+from ansible_collections.modelops.vllm.plugins.module_utils._bench.points import Point
+from ansible_collections.modelops.vllm.plugins.module_utils._bench.prometheus import Sample
+
+LoadFixture = t.Callable[[str], str]
+POINT = Point(concurrency=4, input_len=64, output_len=32, num_prompts=16)
+BEFORE = Sample(start_time=1.0, finished={"length": 1.0}, generation_tokens=8, prompt_tokens=60)
+AFTER = Sample(start_time=1.0, finished={"length": 17.0}, generation_tokens=520, prompt_tokens=1104)
+
+
+def ids(verdict: t.Any) -> set[str]:
+    return {f.id for f in verdict.findings}
+
+
+def result(load_fixture: LoadFixture) -> dict[str, t.Any]:
+    data: dict[str, t.Any] = json.loads(load_fixture("bench/vllm-0.32.0-python.json"))
+    return data
+
+
+def test_a_real_run_confirmed_by_the_server_is_valid(load_fixture: LoadFixture) -> None:
+    verdict = evaluate(result(load_fixture), POINT, before=BEFORE, after=AFTER, gpus=2)
+    assert verdict.valid
+    assert ids(verdict) == {"few-prompts"}
+    assert verdict.metrics is not None
+    assert verdict.server is not None
+    assert verdict.metrics["output_tokens"] == 512
+    assert verdict.server["generation_tokens"] == 512
+
+
+def test_without_counters_a_run_is_valid_and_says_so(load_fixture: LoadFixture) -> None:
+    verdict = evaluate(result(load_fixture), POINT)
+    assert verdict.valid
+    assert "server-counters-missing" in ids(verdict)
+    assert verdict.server is None
+
+
+def test_when_all_requests_fail_there_are_no_figures(load_fixture: LoadFixture) -> None:
+    # all-fail-exit-0
+    data = result(load_fixture)
+    zeros = {"ttfts": [0.0] * 16, "itls": [[]] * 16, "latencies": [0.0] * 16, "output_lens": [0] * 16}
+    verdict = evaluate({**data, **zeros, "errors": ["Internal Server Error"] * 16}, POINT)
+    assert not verdict.valid
+    assert verdict.metrics is None
+    assert "requests-failed" in ids(verdict)
+
+
+def test_a_budget_lets_a_failure_pass_and_keeps_it_out_of_the_figures(load_fixture: LoadFixture) -> None:
+    data = result(load_fixture)
+    data["output_lens"][5] = 7
+    assert not evaluate(data, POINT).valid
+    verdict = evaluate(data, POINT, max_failures=1)
+    assert verdict.valid
+    assert verdict.metrics is not None
+    assert (verdict.metrics["requests"], verdict.metrics["failed"]) == (15, 1)
+
+
+def test_a_restart_during_the_load_makes_it_invalid(load_fixture: LoadFixture) -> None:
+    after = Sample(start_time=2.0, finished={"length": 16.0}, generation_tokens=512, prompt_tokens=1044)
+    verdict = evaluate(result(load_fixture), POINT, before=BEFORE, after=after)
+    assert not verdict.valid
+    assert "server-restarted" in ids(verdict)
+    assert "server-counters-missing" not in ids(verdict)
+
+
+def test_a_server_that_is_gone_makes_it_invalid(load_fixture: LoadFixture) -> None:
+    verdict = evaluate(result(load_fixture), POINT, before=BEFORE, after=None)
+    assert not verdict.valid
+    assert "server-gone" in ids(verdict)
+
+
+def test_a_cut_stream_is_believed_less_without_the_server(load_fixture: LoadFixture) -> None:
+    # 13 events for 32 tokens: merged on a loaded host, or cut and guessed
+    data = result(load_fixture)
+    data["itls"][2] = data["itls"][2][:12]
+    assert not evaluate(data, POINT).valid
+    assert evaluate(data, POINT, before=BEFORE, after=AFTER).valid
+    assert evaluate(data, POINT, warmup_tokens_per_event=1.5).valid
+    data["itls"][2] = data["itls"][2][:6]
+    assert not evaluate(data, POINT, before=BEFORE, after=AFTER).valid
+
+
+def test_a_torn_result_is_invalid_and_not_an_exception() -> None:
+    verdict = evaluate({"duration": 1.0}, POINT)
+    assert not verdict.valid
+    assert ids(verdict) == {"result-unreadable"}

@@ -1,0 +1,133 @@
+# Copyright: (c) 2026, The modelops.vllm contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Each trap gives its finding, and a healthy run gives none."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+import pytest
+from ansible_collections.modelops.vllm.plugins.module_utils._bench import guards
+from ansible_collections.modelops.vllm.plugins.module_utils._bench.metrics import Failure, Request
+from ansible_collections.modelops.vllm.plugins.module_utils._bench.points import Point
+from ansible_collections.modelops.vllm.plugins.module_utils._bench.prometheus import Delta
+from ansible_collections.modelops.vllm.plugins.module_utils._findings import Finding
+
+POINT = Point(concurrency=8, input_len=64, output_len=20, num_prompts=80)
+HEALTHY = Delta(
+    finished=80,
+    finished_by_length=80,
+    generation_tokens=1600,
+    prompt_tokens=5120,
+    prefix_hit_rate=0.0,
+    preemptions=0,
+    queue_ms_mean=0.1,
+    acceptance_length=None,
+    peak_running=8,
+    peak_waiting=0,
+    peak_kv_usage=0.5,
+    samples=4,
+)
+
+
+def changed(**values: t.Any) -> Delta:
+    return dataclasses.replace(HEALTHY, **values)
+
+
+def said(findings: list[Finding]) -> list[tuple[str, str]]:
+    return [(f.id, f.severity) for f in findings]
+
+
+def test_failures_above_the_budget_are_an_error_and_below_it_a_warning() -> None:
+    failed = [Failure(3, "output-length", "5 tokens instead of 20"), Failure(4, "request-error", "OSError: x")]
+    found = guards.failures(failed, 80, 1)
+    assert said(found) == [("requests-failed", "error")]
+    assert found[0].numbers["kinds"] == {"output-length": 1, "request-error": 1}
+    assert "request 3: 5 tokens instead of 20" in found[0].message
+    assert said(guards.failures(failed, 80, 2)) == [("requests-failed", "warning")]
+    assert guards.failures([], 80, 0) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (HEALTHY, []),
+        (None, [("server-counters-missing", "warning")]),
+        (changed(finished=None), [("server-counters-missing", "warning")]),
+        (changed(finished=0, generation_tokens=0), [("server-counters-still", "warning")]),
+        (changed(generation_tokens=1500), [("tokens-not-confirmed", "error")]),
+        (changed(finished=79), [("tokens-not-confirmed", "error")]),
+        (changed(finished=81, generation_tokens=1610), [("other-traffic", "warning")]),
+        (changed(finished=90, generation_tokens=1800), [("other-traffic", "error")]),
+    ],
+)
+def test_the_server_must_confirm_what_the_client_counted(change: Delta | None, expected: list[tuple[str, str]]) -> None:
+    assert said(guards.counters(change, 80, 1600, 0)) == expected
+
+
+def test_a_run_is_confirmed_only_when_requests_tokens_and_reasons_agree() -> None:
+    assert guards.confirmed(HEALTHY, 80, 1600)
+    assert not guards.confirmed(changed(finished_by_length=79), 80, 1600)
+    assert not guards.confirmed(changed(generation_tokens=1601), 80, 1600)
+    assert not guards.confirmed(None, 80, 1600)
+
+
+@pytest.mark.parametrize(("rate", "severity"), [(None, None), (0.01, None), (0.03, "warning"), (0.94, "error")])
+def test_cache_hits_are_noted_and_then_refused(rate: float | None, severity: str | None) -> None:
+    found = guards.prefix_cache(changed(prefix_hit_rate=rate))
+    assert said(found) == ([("prefix-cache-hits", severity)] if severity else [])
+
+
+def test_queueing_is_told_from_prefill() -> None:
+    # ttft-includes-queue
+    assert said(guards.queueing(changed(queue_ms_mean=80.0), 100.0, 8)) == [("ttft-includes-queue", "warning")]
+    assert guards.queueing(changed(queue_ms_mean=5.0), 100.0, 8) == []
+    assert guards.queueing(None, 100.0, 8) == []
+
+
+def test_preemptions_and_speculation_are_told() -> None:
+    # spec-random-unrepresentative
+    assert said(guards.preemptions(changed(preemptions=3))) == [("preemptions", "warning")]
+    assert guards.preemptions(HEALTHY) == []
+    assert said(guards.speculation(changed(acceptance_length=2.4))) == [("speculation-on-random-prompts", "warning")]
+    assert guards.speculation(HEALTHY) == []
+
+
+@pytest.mark.parametrize(("ratio", "told"), [(1.0, False), (1.02, False), (1.13, True), (None, False)])
+def test_merged_tokens_are_told(ratio: float | None, told: bool) -> None:
+    assert bool(guards.coalescing(ratio)) is told
+
+
+def test_prompts_of_another_length_are_told() -> None:
+    # range-ratio-semantics: what counts is the realised length
+    def request(length: int) -> Request:
+        return Request(0, 0.0, 0.1, 0.2, (0.1,), length, 2, "")
+
+    assert guards.shape([request(66), request(65)], POINT) == []
+    assert said(guards.shape([request(70), request(70)], POINT)) == [("input-length-drift", "warning")]
+
+
+def test_short_runs_are_told() -> None:
+    assert guards.few_prompts(POINT) == []
+    assert said(guards.few_prompts(dataclasses.replace(POINT, num_prompts=16))) == [("few-prompts", "warning")]
+
+
+def test_the_python_client_is_distrusted_when_it_is_busy_or_too_many_streams_ask() -> None:
+    # client-gil-ttft
+    assert said(guards.client_load("python", 0.95)) == [("client-saturated", "warning")]
+    assert (
+        guards.client_load("python", 0.5) == guards.client_load("rust", 4.0) == guards.client_load("python", None) == []
+    )
+    assert guards.client_ceiling("python", 64) == guards.client_ceiling("rust", 512) == []
+    assert guards.client_ceiling("python", 128)[0].numbers["late_ms"] == [17, 56]
+    assert guards.client_ceiling("python", 1000)[0].numbers["late_ms"] == [160, 540]
+
+
+def test_the_load_must_have_been_there() -> None:
+    # client-connection-limit
+    assert guards.reached(POINT, 8, HEALTHY) == []
+    assert said(guards.reached(POINT, 5, HEALTHY)) == [("concurrency-not-reached", "warning")]
+    assert said(guards.reached(POINT, 8, changed(peak_running=9))) == [("other-requests-seen", "warning")]
+    assert guards.reached(POINT, None, None) == []

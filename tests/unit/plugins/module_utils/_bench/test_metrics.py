@@ -1,0 +1,190 @@
+# Copyright: (c) 2026, The modelops.vllm contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Reading, judging and computing what real clients wrote, and what broken ones would."""
+
+from __future__ import annotations
+
+import json
+import typing as t
+
+import pytest
+from ansible_collections.modelops.vllm.plugins.module_utils._bench import metrics
+from ansible_collections.modelops.vllm.plugins.module_utils._errors import ModelopsError
+
+LoadFixture = t.Callable[[str], str]
+
+
+def raw(n: int = 2, **changes: t.Any) -> dict[str, t.Any]:
+    """A healthy result of ``n`` requests, one after another: 10 tokens, the first after 0.1 s, then one each 10 ms."""
+    data: dict[str, t.Any] = {
+        "input_lens": [8] * n,
+        "output_lens": [10] * n,
+        "ttfts": [0.1] * n,
+        "itls": [[0.01] * 9 for _ in range(n)],
+        "latencies": [0.19] * n,
+        "start_times": [100.0 + 0.2 * i for i in range(n)],
+        "errors": [""] * n,
+        "generated_texts": ["text"] * n,
+    }
+    return {**data, **changes}
+
+
+def verdicts(data: dict[str, t.Any], n: int = 2, limit: float | None = None) -> list[tuple[int, str]]:
+    return [(f.index, f.kind) for f in metrics.judge(metrics.read_requests(data, n), 10, limit)]
+
+
+def test_a_healthy_result_has_no_failure() -> None:
+    assert verdicts(raw()) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "kind"),
+    [
+        # all-fail-exit-0: a failed request has latencies of 0 and would win every comparison
+        ({"errors": ["", "Internal Server Error"], "output_lens": [10, 0]}, "request-error"),
+        # ignore-eos-missing, skip-tokenizer-one-token
+        ({"output_lens": [10, 3]}, "output-length"),
+        ({"output_lens": [10, 1]}, "output-length"),
+        # without usage the Python client counts the text with a tokenizer
+        ({"output_lens": [10, 40]}, "output-length"),
+        ({"ttfts": [0.1, 0.0]}, "impossible-times"),
+        ({"latencies": [0.19, 0.05]}, "impossible-times"),
+        ({"ttfts": [0.1, float("nan")]}, "impossible-times"),
+        ({"itls": [[0.01] * 9, [0.01] * 14]}, "too-many-events"),
+    ],
+)
+def test_a_request_that_does_not_count_is_named(changes: dict[str, t.Any], kind: str) -> None:
+    assert verdicts(raw(**changes)) == [(1, kind)]
+
+
+def test_a_cut_stream_is_seen_by_its_events_although_its_length_looks_right() -> None:
+    # truncated-stream-counted-success: two words counted as the asked ten tokens
+    data = raw(itls=[[0.01] * 9, [0.01]], latencies=[0.19, 0.11])
+    assert verdicts(data) == []
+    assert verdicts(data, limit=2.0) == [(1, "stream-cut")]
+
+
+def test_merged_tokens_are_no_cut_stream() -> None:
+    data = raw(itls=[[0.01] * 9, [0.01] * 6])
+    assert verdicts(data, limit=2.0) == []
+
+
+@pytest.mark.parametrize("missing", ["output_lens", "errors", "itls"])
+def test_a_result_without_its_arrays_is_refused(missing: str) -> None:
+    data = raw()
+    del data[missing]
+    with pytest.raises(ModelopsError, match=missing):
+        metrics.read_requests(data, 2)
+
+
+def test_a_result_with_too_few_requests_is_refused() -> None:
+    with pytest.raises(ModelopsError, match="must hold 3 requests"):
+        metrics.read_requests(raw(2), 3)
+
+
+def test_a_result_with_words_for_numbers_is_refused() -> None:
+    with pytest.raises(ModelopsError, match="not readable"):
+        metrics.read_requests(raw(ttfts=[0.1, "soon"]), 2)
+
+
+def test_results_before_vllm_0_30_get_their_latency_from_the_gaps_and_their_duration_from_the_client() -> None:
+    data = raw()
+    del data["latencies"], data["start_times"]
+    requests = metrics.read_requests(data, 2)
+    assert requests[0].latency_s == pytest.approx(0.19)
+    figures = metrics.compute(requests, 0, 1, client_duration_s=0.4)
+    assert (figures["duration_s"], figures["duration_source"]) == (0.4, "client")
+    assert figures["output_tokens_per_s"] == pytest.approx(50)
+    assert figures["peak_in_flight"] is None
+    assert figures["steady_output_tokens_per_s"] is None
+
+
+def test_the_figures_of_a_paced_single_stream() -> None:
+    figures = metrics.compute(metrics.read_requests(raw(), 2), 0, 1, gpus=4)
+    assert figures["duration_s"] == pytest.approx(0.39)
+    assert figures["output_tokens_per_s"] == pytest.approx(20 / 0.39)
+    assert figures["total_tokens_per_s"] == pytest.approx(36 / 0.39)
+    assert figures["output_tokens_per_s_per_gpu"] == pytest.approx(20 / 0.39 / 4)
+    assert figures["total_tokens_per_s_per_gpu"] == pytest.approx(36 / 0.39 / 4)
+    assert figures["ttft_ms"]["median"] == pytest.approx(100)
+    assert figures["tpot_ms"]["median"] == pytest.approx(10)
+    assert figures["e2e_ms"]["median"] == pytest.approx(190)
+    # "tokens/s of a single stream" is two figures
+    assert figures["decode_tokens_per_s_per_user"] == pytest.approx(100)
+    assert figures["e2e_tokens_per_s_per_user"] == pytest.approx(10 / 0.19)
+    assert figures["tokens_per_event"] == 1.0
+    assert figures["peak_in_flight"] == 1
+
+
+def test_without_gpus_there_is_no_figure_for_each_gpu() -> None:
+    figures = metrics.compute(metrics.read_requests(raw(), 2), 0, 1)
+    assert figures["output_tokens_per_s_per_gpu"] is None
+
+
+def test_failed_requests_are_in_the_error_rate_and_in_no_latency() -> None:
+    # failed-requests-drag-metrics
+    requests = metrics.read_requests(raw(4), 4)
+    alone = metrics.compute(requests[:3], 0, 1)
+    beside = metrics.compute(requests[:3], 1, 1)
+    assert beside["error_rate"] == 0.25
+    assert beside["ttft_ms"] == alone["ttft_ms"]
+
+
+def test_several_tokens_in_an_event_change_no_tpot() -> None:
+    # chunk-is-not-token-coalesced
+    data = raw(itls=[[0.045, 0.045]] * 2)
+    figures = metrics.compute(metrics.read_requests(data, 2), 0, 1)
+    assert figures["tpot_ms"]["median"] == pytest.approx(10)
+    assert figures["tokens_per_event"] == pytest.approx(10 / 3)
+
+
+def test_a_single_stream_drops_its_first_request_in_order_of_sending() -> None:
+    data = raw(3, start_times=[102.0, 100.0, 101.0])
+    requests = metrics.read_requests(data, 3)
+    assert [r.index for r in requests] == [1, 2, 0]
+    assert [r.index for r in metrics.measured_part(requests, 1)] == [2, 0]
+    assert len(metrics.measured_part(requests, 8)) == 3
+
+
+def test_the_peak_comes_from_the_requests_and_not_from_whole_seconds() -> None:
+    # max-concurrent-requests-exceeds-cap: four short requests inside one second, two at a time
+    data = raw(4, start_times=[100.0, 100.0, 100.19, 100.19])
+    assert metrics.peak_in_flight(metrics.read_requests(data, 4)) == 2
+
+
+def test_the_steady_state_leaves_out_the_drain() -> None:
+    # Two streams; one ends after half the time, and only one is left.
+    data = raw(
+        3,
+        start_times=[0.0, 0.0, 0.5],
+        output_lens=[10, 5, 5],
+        ttfts=[0.1, 0.1, 0.1],
+        itls=[[0.1] * 9, [0.1] * 4, [0.1] * 4],
+        latencies=[1.0, 0.5, 0.5],
+    )
+    both = metrics.read_requests(data, 3)
+    assert metrics.steady_rate(both, 2) == pytest.approx(20.0)
+    # Without the third request the window is the first half second: ten tokens in it.
+    assert metrics.steady_rate(both[:2], 2) == pytest.approx(20.0)
+    assert metrics.steady_rate(both, 3) is None
+
+
+@pytest.mark.parametrize("engine", ["python", "rust"])
+def test_our_figures_agree_with_those_of_the_real_client(engine: str, load_fixture: LoadFixture) -> None:
+    # Recorded from vLLM 0.32.0 on CPU with a tiny model: 16 requests, concurrency 4, 64 input and 32 output tokens.
+    data = json.loads(load_fixture(f"bench/vllm-0.32.0-{engine}.json"))
+    requests = metrics.read_requests(data, 16)
+    assert metrics.judge(requests, 32, 2.0) == []
+    figures = metrics.compute(requests, 0, 4)
+    assert figures["duration_s"] == pytest.approx(data["duration"], rel=0.01)
+    assert figures["output_tokens_per_s"] == pytest.approx(data["output_throughput"], rel=0.01)
+    assert figures["total_tokens_per_s"] == pytest.approx(data["total_token_throughput"], rel=0.01)
+    assert figures["requests_per_s"] == pytest.approx(data["request_throughput"], rel=0.01)
+    for name, theirs in {"ttft_ms": "ttft_ms", "tpot_ms": "tpot_ms", "e2e_ms": "e2el_ms"}.items():
+        assert figures[name]["median"] == pytest.approx(data[f"median_{theirs}"], abs=0.01)
+        assert figures[name]["mean"] == pytest.approx(data[f"mean_{theirs}"], abs=0.01)
+        assert figures[name]["p90"] is None
+    assert figures["peak_in_flight"] == 4
+    # The client's own figure is four times the cap that it was given.
+    assert data["max_concurrent_requests"] == 16

@@ -1,0 +1,83 @@
+# Copyright: (c) 2026, The modelops.vllm contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Loads, seeds and schedules."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+from ansible_collections.modelops.vllm.plugins.module_utils._bench.points import (
+    Point,
+    auto_prompts,
+    context_excess,
+    derive_seed,
+    make_points,
+    schedule,
+)
+from ansible_collections.modelops.vllm.plugins.module_utils._errors import ModelopsError
+
+DEFAULTS = {"input_len": 512, "output_len": 128, "num_prompts": 0}
+
+
+@pytest.mark.parametrize(("concurrency", "prompts"), [(1, 11), (2, 64), (6, 64), (7, 70), (128, 1280)])
+def test_the_number_of_prompts_is_ten_waves_and_at_least_64(concurrency: int, prompts: int) -> None:
+    # first-wave-burst, warmup-uses-first-prompt
+    assert auto_prompts(concurrency) == prompts
+
+
+def test_points_are_completed_and_ascend() -> None:
+    points = make_points([{"concurrency": 8, "output_len": None}, {"concurrency": 1, "num_prompts": 20}], DEFAULTS)
+    assert points == [Point(1, 512, 128, 20), Point(8, 512, 128, 80)]
+    assert points[1].id == "c8-i512-o128-n80"
+
+
+@pytest.mark.parametrize(
+    ("point", "words"),
+    [
+        ({"concurrency": 0}, "concurrency is 0"),
+        ({"concurrency": 1, "output_len": 1}, "output_len is 1"),
+        ({"concurrency": 1, "input_len": 0}, "input_len is 0"),
+        ({"concurrency": 1, "num_prompts": -1}, "num_prompts is -1"),
+        ({"concurrency": 16, "num_prompts": 8}, "fewer than the 16"),
+        ({}, "no concurrency"),
+    ],
+)
+def test_a_load_that_is_none_is_refused(point: dict[str, t.Any], words: str) -> None:
+    with pytest.raises(ModelopsError, match=words):
+        make_points([point], DEFAULTS)
+
+
+def test_no_points_and_double_points_are_refused() -> None:
+    with pytest.raises(ModelopsError, match="no point to measure"):
+        make_points([], DEFAULTS)
+    with pytest.raises(ModelopsError, match="asked for twice"):
+        make_points([{"concurrency": 2}, {"concurrency": 2, "num_prompts": 64}], DEFAULTS)
+
+
+def test_every_measurement_has_a_seed_of_its_own() -> None:
+    # worker-same-seed: prompts that come twice are cache hits
+    points = make_points([{"concurrency": c} for c in (1, 2, 4)], DEFAULTS)
+    first, second = schedule(points, 3, 1), schedule(points, 3, 2)
+    seeds = [m.seed for m in first + second]
+    assert len(set(seeds)) == 18
+    assert all(0 <= seed < 2**31 for seed in seeds)
+    assert [m.seed for m in schedule(points, 3, 1)] == [m.seed for m in first]
+
+
+def test_repeats_run_through_the_whole_list() -> None:
+    points = make_points([{"concurrency": 1}, {"concurrency": 2}], DEFAULTS)
+    assert [(m.point.concurrency, m.repeat) for m in schedule(points, 2, 0)] == [(1, 1), (2, 1), (1, 2), (2, 2)]
+    with pytest.raises(ModelopsError, match="repeats is 0"):
+        schedule(points, 0, 0)
+
+
+def test_a_seed_depends_on_every_part() -> None:
+    assert len({derive_seed(1), derive_seed(1, "a"), derive_seed(1, "a", 1), derive_seed(2, "a", 1)}) == 4
+
+
+@pytest.mark.parametrize(("length", "excess"), [(640, 0), (639, 1), (100, 540), (None, 0)])
+def test_the_context_must_hold_input_and_output(length: int | None, excess: int) -> None:
+    # range-ratio-context-overflow
+    assert context_excess(Point(1, 512, 128, 11), length) == excess
