@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # PRIVATE: this file is an implementation detail of modelops.vllm and may change without notice.
-"""Who listens on a TCP port: /proc says it to root, without any tool."""
+"""Who listens on a TCP port: /proc says it to root; where root may not look at all processes, ss knows the service."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from .._findings import Finding, error
 
 _LISTEN = "0A"  # TCP_LISTEN in /proc/net/tcp
-_UNIT = re.compile(r"/([^/]+\.service)(?:/|$)")
+_UNIT = re.compile(r"/([^/\s]+\.service)(?:[/\s]|$)")
 
 
 @dataclass(frozen=True)
@@ -48,8 +48,12 @@ def unit_of_cgroup(text: str) -> str:
     return units[0] if units else ""
 
 
-def owners(port: int, proc: str = "/proc") -> list[Owner]:
-    """The listeners on ``port``, whatever address they use."""
+def owners(port: int, ask_ss: t.Callable[[], str], proc: str = "/proc") -> list[Owner]:
+    """The listeners on ``port``, whatever address they use.
+
+    In a container root may not see the files of other users' processes (no CAP_SYS_PTRACE). ``ask_ss`` then gives the
+    output of ``ss -ltnH --cgroup`` for the port, which tells the services.
+    """
     inodes: set[str] = set()
     for table in ("tcp", "tcp6"):
         inodes |= listening_inodes(_read(f"{proc}/net/{table}"), port)
@@ -57,7 +61,9 @@ def owners(port: int, proc: str = "/proc") -> list[Owner]:
         return []
     links = {f"socket:[{inode}]" for inode in inodes}
     found = [owner for pid in _pids(proc) if (owner := _owner(proc, pid, links)) is not None]
-    return found or [Owner(0, "", "")]
+    if found:
+        return found
+    return [Owner(0, "", unit_of_cgroup(row)) for row in ask_ss().splitlines() if row.strip()] or [Owner(0, "", "")]
 
 
 def _pids(proc: str) -> list[str]:
@@ -147,5 +153,5 @@ def judge(host: str, port: int, unit: str, bind_errno: int, holders: t.Sequence[
 
 def _describe(holder: Owner) -> str:
     if not holder.pid:
-        return "a process that cannot be seen from here (another container?)"
+        return holder.unit or "a process that cannot be seen from here (another container?)"
     return f"{holder.process} (pid {holder.pid}{', ' + holder.unit if holder.unit else ''})"

@@ -171,7 +171,8 @@ def managed_flags(managed: t.Mapping[str, t.Any]) -> args.Flags:
 def judge_port(module: AnsibleModule) -> dict[str, t.Any]:
     """vllm_port_info: the result to return."""
     p = module.params
-    holders = ports.owners(p["port"])
+    ss = ["ss", "-ltnH", "--cgroup", "sport", "=", f":{p['port']}"]
+    holders = ports.owners(p["port"], lambda: _command(module, ss)[1])
     bind_errno = ports.bind_error(p["host"], p["port"])
     unit: str = p["unit"]
     if bind_errno and not holders and unit:

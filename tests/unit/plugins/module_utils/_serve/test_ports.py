@@ -1,0 +1,109 @@
+# Copyright: (c) 2026, The modelops.vllm contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Who holds a port."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import socket
+import typing as t
+from pathlib import Path
+
+import pytest
+from ansible_collections.modelops.vllm.plugins.module_utils._serve import ports
+from ansible_collections.modelops.vllm.plugins.module_utils._serve.ports import Owner
+
+UNIT = "vllm-main.service"
+OURS = Owner(10, "vllm", UNIT)
+NGINX = Owner(812, "nginx", "nginx.service")
+
+TABLE = """  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
+   0: 0100007F:1F40 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 111 1 0 100 0 0 10 0
+   1: 0100007F:1F40 0100007F:9C40 01 00000000:00000000 00:00000000 00000000     0        0 222 1 0 100 0 0 10 0
+   2: 0100007F:1F41 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 333 1 0 100 0 0 10 0
+"""
+
+
+@pytest.fixture
+def listener() -> t.Iterator[int]:
+    with contextlib.closing(socket.socket()) as sock:
+        sock.bind(("127.0.0.1", 0))
+        sock.listen()
+        yield sock.getsockname()[1]
+
+
+def test_only_listeners_of_the_port_count() -> None:
+    assert ports.listening_inodes(TABLE, 8000) == {"111"}
+    assert ports.listening_inodes("", 8000) == set()
+
+
+@pytest.mark.parametrize(
+    ("text", "unit"),
+    [
+        ("0::/system.slice/vllm-main.service\n", UNIT),
+        ("12:pids:/system.slice/vllm-main.service/sub\n0::/x\n", UNIT),
+        ("0::/user.slice/session-1.scope\n", ""),
+        ("", ""),
+    ],
+)
+def test_the_service_of_a_process_is_in_its_cgroup(text: str, unit: str) -> None:
+    assert ports.unit_of_cgroup(text) == unit
+
+
+def test_a_real_listener_is_found_with_its_process(listener: int) -> None:
+    (owner,) = ports.owners(listener, str)
+    assert owner.pid == os.getpid()
+    assert owner.process
+    assert ports.bind_error("127.0.0.1", listener) == errno.EADDRINUSE
+    assert ports.bind_error("0.0.0.0", listener) == errno.EADDRINUSE
+
+
+def test_a_bound_socket_that_does_not_listen_is_seen_by_binding_only() -> None:
+    with contextlib.closing(socket.socket()) as sock:
+        sock.bind(("127.0.0.1", 0))
+        port = sock.getsockname()[1]
+        assert ports.owners(port, str) == []
+        assert ports.bind_error("127.0.0.1", port) == errno.EADDRINUSE
+    assert ports.bind_error("127.0.0.1", port) == 0
+
+
+def test_where_processes_cannot_be_seen_ss_names_the_service(tmp_path: Path) -> None:
+    (tmp_path / "net").mkdir()
+    (tmp_path / "net" / "tcp").write_text(TABLE)
+    row = "LISTEN 0 2048 127.0.0.1:8000 0.0.0.0:* cgroup:/system.slice/vllm-main.service \n"
+    assert ports.owners(8000, lambda: row, str(tmp_path)) == [Owner(0, "", UNIT)]
+    assert ports.owners(8000, str, str(tmp_path)) == [Owner(0, "", "")]
+    assert ports.owners(9000, lambda: row, str(tmp_path)) == []
+
+
+def test_an_address_of_another_host_is_said() -> None:
+    (finding,) = ports.judge("192.0.2.1", 8000, UNIT, ports.bind_error("192.0.2.1", 8000), [])
+    assert finding.id == "address-unusable"
+
+
+@pytest.mark.parametrize(
+    ("bind_errno", "holders", "expected"),
+    [
+        (0, [], []),
+        (0, [NGINX], []),  # it listens on another address of the node
+        (errno.EADDRINUSE, [OURS], []),  # B16: the instance that is being replaced
+        (errno.EADDRINUSE, [NGINX], ["port-taken"]),
+        (errno.EADDRINUSE, [OURS, NGINX], ["port-taken"]),
+        (errno.EADDRINUSE, [Owner(9, "vllm", "vllm-other.service")], ["port-taken"]),
+        (errno.EADDRINUSE, [], ["port-reserved"]),
+    ],
+)
+def test_the_verdict(bind_errno: int, holders: list[Owner], expected: list[str]) -> None:
+    assert [f.id for f in ports.judge("127.0.0.1", 8000, UNIT, bind_errno, holders)] == expected
+
+
+def test_the_owner_is_named() -> None:
+    (finding,) = ports.judge("127.0.0.1", 8000, UNIT, errno.EADDRINUSE, [NGINX])
+    assert "nginx (pid 812, nginx.service)" in finding.message
+
+
+def test_without_a_unit_nobody_is_ours() -> None:
+    assert [f.id for f in ports.judge("127.0.0.1", 8000, "", errno.EADDRINUSE, [Owner(9, "sh", "")])] == ["port-taken"]
