@@ -21,7 +21,7 @@ HEADER: t.Final = "# Written by the role modelops.vllm.serve: changes made here 
 
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _UNIT_KEY = re.compile(r"[A-Z][A-Za-z0-9]*")
-# Values in these directives are not split into words: no quoting, only specifiers.
+_PLAIN_WORD = re.compile(r"[A-Za-z0-9_./:=@,+-]+")
 _CONTROL = re.compile("[\x00-\x1f\x7f]")
 
 
@@ -83,7 +83,9 @@ def unit_environment(env: t.Mapping[str, t.Any]) -> list[str]:
 
 
 def quote(text: str) -> str:
-    r"""One word of a systemd directive that takes words: ``"`` around it, ``\`` and ``"`` escaped, ``%`` doubled."""
+    r"""One word of a directive that takes words: quoted where it must be, ``\`` and ``"`` escaped, ``%`` doubled."""
+    if _PLAIN_WORD.fullmatch(text):
+        return text
     escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
     return f'"{escaped}"'
 

@@ -14,18 +14,20 @@ from ansible_collections.modelops.vllm.plugins.filter.unit_file import unit_file
 
 def test_a_unit_gets_command_environment_mounts_and_overrides() -> None:
     sections = {"Unit": {"After": "a"}, "Service": {"Type": "exec"}, "Install": {}}
-    text = unit_file(sections, ["/v", "--x", "100%"], {"B": "2", "A": "1"}, ["/srv/m"], {"Service": {"Nice": 1}})
+    text = unit_file(
+        sections, ["/v", "--x", "100%"], {"B": "two words", "A": "1"}, ["/srv/m"], {"Service": {"Nice": 1}}
+    )
     assert text.splitlines()[1:] == [
         "[Unit]",
         "After=a",
-        'RequiresMountsFor="/srv/m"',
+        "RequiresMountsFor=/srv/m",
         "",
         "[Service]",
         "Type=exec",
         "Nice=1",
-        'Environment="A=1"',
-        'Environment="B=2"',
-        'ExecStart="/v" "--x" "100%%"',
+        "Environment=A=1",
+        'Environment="B=two words"',
+        'ExecStart=/v --x "100%%"',
         "",
         "[Install]",
     ]
