@@ -29,9 +29,10 @@ VERDICTS: t.Final[dict[str, str]] = {
 
 # The user's part of the identity that belongs into the headline, under the name that readers know.
 _HEADLINE: t.Final[dict[str, str]] = {
+    "repo_id": "Repository",
     "model_commit": "Commit",
     "commit": "Commit",
-    "revision": "Commit",
+    "revision": "Revision",
     "layout": "Layout",
     "hardware_profile": "Hardware",
     "hardware": "Hardware",

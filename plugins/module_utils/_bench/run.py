@@ -311,7 +311,7 @@ def _warm_up(job: _Job, measurement: Measurement) -> tuple[list[Finding], float]
     options, point = job.options, measurement.point
     rng = random.Random(points.derive_seed(measurement.seed, "warm-up"))
     characters = int(point.input_len * job.facts.characters_per_token)
-    prompts = [_text(rng, characters) for _ in range(point.concurrency)]
+    prompts = [_text(rng, characters) for _stream in range(point.concurrency)]
     tokens = min(point.output_len, _WARMUP_TOKENS)
     streams: list[api.Stream] = []
 
