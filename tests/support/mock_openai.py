@@ -27,6 +27,9 @@ FAULTS = (
     "reset",  # the connection is reset in the middle
 )
 
+# What vLLM would count as the reason for the end; a request that it never took is not counted.
+REASONS = {"http_500": "", "error_event": "error", "cut": "abort", "reset": "abort", "early_stop": "stop"}
+
 
 @dataclass
 class Behaviour:
@@ -55,7 +58,8 @@ class Behaviour:
 class Counters:
     """What vLLM would have counted."""
 
-    finished: int = 0
+    finished: dict[str, int] = field(default_factory=lambda: {"length": 0, "stop": 0, "abort": 0, "error": 0})
+    requests: int = 0
     generation_tokens: int = 0
     prompt_tokens: int = 0
     prefix_hits: float = 0.0
@@ -103,15 +107,17 @@ class MockOpenAI:
             f'vllm:num_requests_running{{engine="0"}} {c.running + b.busy}',
             'vllm:num_requests_waiting{engine="0"} 0.0',
             'vllm:kv_cache_usage_perc{engine="0"} 0.25',
-            f'vllm:request_success_total{{engine="0",finished_reason="length"}} {moved * c.finished}',
-            'vllm:request_success_total{engine="0",finished_reason="abort"} 0.0',
+            *(
+                f'vllm:request_success_total{{engine="0",finished_reason="{reason}"}} {moved * count}'
+                for reason, count in c.finished.items()
+            ),
             f'vllm:generation_tokens_total{{engine="0"}} {moved * c.generation_tokens}',
             f'vllm:prompt_tokens_total{{engine="0"}} {moved * c.prompt_tokens}',
             f'vllm:prefix_cache_queries_total{{engine="0"}} {c.prompt_tokens}',
             f'vllm:prefix_cache_hits_total{{engine="0"}} {c.prefix_hits}',
             f'vllm:num_preemptions_total{{engine="0"}} {c.preemptions}',
-            f'vllm:request_queue_time_seconds_sum{{engine="0"}} {0.0001 * c.finished}',
-            f'vllm:request_queue_time_seconds_count{{engine="0"}} {c.finished}',
+            f'vllm:request_queue_time_seconds_sum{{engine="0"}} {0.0001 * c.requests}',
+            f'vllm:request_queue_time_seconds_count{{engine="0"}} {c.requests}',
             'vllm:cache_config_info{block_size="16",cache_dtype="auto",enable_prefix_caching="True"} 1.0',
         ]
         return "\n".join(lines) + "\n"
@@ -177,7 +183,11 @@ class MockOpenAI:
             with c.lock:
                 c.running -= 1
         with c.lock:
-            c.finished += 1 + bool(b.foreign_tokens)
+            c.requests += 1
+            reason = REASONS.get(fault, "length")
+            if reason:
+                c.finished[reason] += 1
+            c.finished["length"] += bool(b.foreign_tokens)
             c.generation_tokens += tokens + b.foreign_tokens
             c.prompt_tokens += len(body["prompt"])
             c.prefix_hits += b.prefix_hit_rate * len(body["prompt"])

@@ -55,9 +55,9 @@ def evaluate(
     change, server_findings = _server_side(before, after, between)
     # Whole-run totals, before anything is dropped: the server's counters know nothing of our reasons to drop.
     tokens = sum(r.output_len for r in requests)
-    proven = guards.confirmed(change, len(requests), tokens)
-    factor = guards.CUT_FACTOR["proven" if proven else "unproven"]
-    failed = judge(requests, point.output_len, factor * max(1.0, warmup_tokens_per_event))
+    proven = guards.confirmed(change, requests, point.output_len)
+    limit = None if proven else guards.CUT_FACTOR * max(1.0, warmup_tokens_per_event)
+    failed = judge(requests, point.output_len, limit)
     bad = {f.index for f in failed}
     good = [r for r in measured_part(requests, point.concurrency) if r.index not in bad]
     metrics = None

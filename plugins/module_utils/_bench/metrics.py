@@ -105,9 +105,9 @@ def _request(raw: t.Mapping[str, t.Any], index: int, start: t.Any, latency: t.An
 def judge(requests: t.Iterable[Request], output_len: int, max_tokens_per_event: float | None = None) -> list[Failure]:
     """The requests that do not count, and why; an empty list when all do.
 
-    ``output_len`` is what every request asked for with ignore_eos. ``max_tokens_per_event`` is the most that a healthy
-    stream of this server can carry in one event: a client that got no usage at the end of a stream that broke off
-    counts its text with the tokenizer, which can give the asked number by chance, but the events are too few for it.
+    ``output_len`` is what every request asked for with ignore_eos. ``max_tokens_per_event`` is for runs that the server
+    does not confirm: a client that got no usage, because the stream broke off, counts the text with the tokenizer. That
+    can give the asked number by chance, but the events are too few for it.
     """
     failures = []
     for request in requests:
@@ -131,8 +131,8 @@ def _judge_one(request: Request, output_len: int, max_tokens_per_event: float | 
     if max_tokens_per_event is not None and request.tokens_per_event > max_tokens_per_event:
         return (
             "stream-cut",
-            f"{request.events} stream events for {request.output_len} tokens; this server sends at most "
-            f"{max_tokens_per_event:.1f} tokens in one",
+            f"{request.events} stream events for {request.output_len} tokens, more than {max_tokens_per_event:.1f} in "
+            "one, and the server's counters do not confirm them",
         )
     return None
 

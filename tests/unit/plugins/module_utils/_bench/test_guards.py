@@ -36,6 +36,10 @@ def changed(**values: t.Any) -> Delta:
     return dataclasses.replace(HEALTHY, **values)
 
 
+def request(input_len: int = 64, output_len: int = 20, error: str = "") -> Request:
+    return Request(0, 0.0, 0.1, 0.2, (0.1,), input_len, output_len, error)
+
+
 def said(findings: list[Finding]) -> list[tuple[str, str]]:
     return [(f.id, f.severity) for f in findings]
 
@@ -68,10 +72,20 @@ def test_the_server_must_confirm_what_the_client_counted(change: Delta | None, e
 
 
 def test_a_run_is_confirmed_only_when_requests_tokens_and_reasons_agree() -> None:
-    assert guards.confirmed(HEALTHY, 80, 1600)
-    assert not guards.confirmed(changed(finished_by_length=79), 80, 1600)
-    assert not guards.confirmed(changed(generation_tokens=1601), 80, 1600)
-    assert not guards.confirmed(None, 80, 1600)
+    whole = [request()] * 80
+    assert guards.confirmed(HEALTHY, whole, 20)
+    assert not guards.confirmed(changed(finished_by_length=79), whole, 20)
+    assert not guards.confirmed(changed(generation_tokens=1601), whole, 20)
+    assert not guards.confirmed(changed(generation_tokens=None), whole, 20)
+    assert not guards.confirmed(None, whole, 20)
+
+
+def test_failed_requests_do_not_take_the_confirmation_from_the_others() -> None:
+    # Two requests failed at the client; one of them had left three tokens at the server.
+    requests = [*[request()] * 78, request(error="reset"), request(output_len=7)]
+    assert guards.confirmed(changed(finished_by_length=78, generation_tokens=1563), requests, 20)
+    assert not guards.confirmed(changed(finished_by_length=77, generation_tokens=1563), requests, 20)
+    assert not guards.confirmed(changed(finished_by_length=78, generation_tokens=1550), requests, 20)
 
 
 @pytest.mark.parametrize(("rate", "severity"), [(None, None), (0.01, None), (0.03, "warning"), (0.94, "error")])
@@ -102,9 +116,6 @@ def test_merged_tokens_are_told(ratio: float | None, told: bool) -> None:
 
 def test_prompts_of_another_length_are_told() -> None:
     # range-ratio-semantics: what counts is the realised length
-    def request(length: int) -> Request:
-        return Request(0, 0.0, 0.1, 0.2, (0.1,), length, 2, "")
-
     assert guards.shape([request(66), request(65)], POINT) == []
     assert said(guards.shape([request(70), request(70)], POINT)) == [("input-length-drift", "warning")]
 
