@@ -80,57 +80,57 @@ class Rule:
 _RULES = (
     Rule(
         "gated",
-        "{repo} is gated, and {token} does not give access to it",
+        "The repository {repo} is gated, and {token} does not give access to it",
         "Accept the licence on the model's page with the account of the token; a fine-grained token also needs the "
         "permission to read gated repositories.",
         classes=frozenset({"GatedRepoError"}),
     ),
     Rule(
         "disabled",
-        "access to {repo} is disabled by the Hub",
+        "Access to {repo} is disabled by the Hub",
         "Choose another repository.",
         classes=frozenset({"DisabledRepoError"}),
         text="access to this resource is disabled",
     ),
     Rule(
         "revision-not-found",
-        "{repo} has no revision {revision}",
+        "The repository {repo} has no revision {revision}",
         "Give an existing branch, tag or commit as revision.",
         classes=frozenset({"RevisionNotFoundError"}),
     ),
     Rule(
         "token-refused",
-        "the Hub does not accept {token}",
+        "The Hub does not accept {token}",
         "Give a valid token, or none for a public repository.",
         text="invalid credentials|invalid user token",
     ),
     Rule(
         "repo-not-found",
-        "{repo} does not exist at {endpoint}, or it is private and {token} does not give access to it",
+        "The repository {repo} does not exist at {endpoint}, or it is private and {token} does not give access to it",
         "Check the spelling of repo_id; for a private repository give a token of an account that can read it.",
         classes=frozenset({"RepositoryNotFoundError"}),
     ),
     Rule(
         "file-not-found",
-        "{endpoint} lists a file of {repo} that it does not have",
+        "The Hub at {endpoint} lists a file of {repo} that it does not have",
         "The mirror is incomplete: use another endpoint, or ask the publisher.",
         classes=frozenset({"EntryNotFoundError", "RemoteEntryNotFoundError"}),
     ),
     Rule(
         "file-too-large",
-        "a file is larger than the 50 GB that huggingface_hub fetches without Xet",
+        "A file is larger than the 50 GB that huggingface_hub fetches without Xet",
         "Set xet to on and install hf_xet beside huggingface_hub.",
         text="too large to be downloaded",
     ),
     Rule(
         "certificate",
-        "the certificate of {endpoint} is not trusted",
+        "The certificate of {endpoint} is not trusted",
         "Install the authority on the node and set SSL_CERT_FILE or REQUESTS_CA_BUNDLE for the task.",
         text="CERTIFICATE_VERIFY_FAILED",
     ),
     Rule(
         "not-a-hub",
-        "{endpoint} does not answer as a Hub does: the commit and the size of a file are missing in its answer, "
+        "What is at {endpoint} does not answer as a Hub does: its answer lacks the commit and the size of a file, "
         "which happens when it redirects to another site",
         "Use an endpoint that serves the files itself.",
         classes=frozenset({"FileMetadataError"}),
@@ -138,13 +138,13 @@ _RULES = (
     ),
     Rule(
         "forbidden",
-        "{endpoint} refuses access to {repo} with {token}",
+        "The Hub at {endpoint} refuses access to {repo} with {token}",
         "Check what the token may read, and whether a proxy stands between.",
         statuses=frozenset({401, 403, 407, 451}),
     ),
     Rule(
         "not-found",
-        "{endpoint} has no such page for {repo}",
+        "The Hub at {endpoint} has no such page for {repo}",
         "Check endpoint: it is the root of a Hub.",
         statuses=frozenset({404, 410}),
     ),
@@ -178,7 +178,7 @@ def classify(chain: Chain, repo: str, revision: str, endpoint: str, with_token: 
     for rule in _RULES:
         if rule.applies(classes, statuses, texts):
             message = rule.message.format(repo=repo, revision=revision, endpoint=endpoint, token=token)
-            return Failure(rule.id, f"{message[0].upper()}{message[1:]} ({quoted}).", rule.remedy, xet=xet)
+            return Failure(rule.id, f"{message} ({quoted}).", rule.remedy, xet=xet)
     what = "The connection to {endpoint} failed" if classes & _TRANSIENT_CLASSES else "huggingface_hub failed"
     id_ = "connection" if classes & _TRANSIENT_CLASSES else "download-failed"
     return Failure(id_, f"{what.format(endpoint=endpoint)} ({quoted}).", _LATER, True, 0.0, xet)
@@ -188,7 +188,7 @@ def _passing(classes: set[str], statuses: set[int], names_hub: bool) -> tuple[st
     """(id, message) of an HTTP status that another attempt may not meet."""
     busy = statuses & _TRANSIENT_STATUS
     if busy:
-        return "hub-busy", f"{{endpoint}} answered with HTTP status {min(busy)}"
+        return "hub-busy", f"The Hub at {{endpoint}} answered with HTTP status {min(busy)}"
     if 403 in statuses and not classes & _HUB_SAYS_NO and not names_hub:
         return "cdn-refused", "The file server of {endpoint} refused a link"
     return None

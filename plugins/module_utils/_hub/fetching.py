@@ -15,13 +15,28 @@ from .._errors import ModelopsError
 from .._findings import error, info
 from .._weights.checks import Check, Level, RemoteFile, check_file
 from .._weights.inspect import finding_of
+from .._weights.selection import Listing
 from .errors import Failure
 from .request import Report, Request
-from .sources import Source
+from .sources import ListingError, Source
 from .staging import Staging
 
 _MAX_PAUSE = 60.0
 _MAX_RETRY_AFTER = 300.0
+
+
+def list_files(source: Source, known: str, request: Request, report: Report) -> Listing:
+    """The listing of a commit, asked for again while the Hub is busy; ListingError when it does not come."""
+    failures = 0
+    while True:
+        try:
+            return source.listing(known)
+        except ListingError as e:
+            failures += 1
+            if not e.failure.passing or failures > request.retries:
+                raise
+            report.findings.append(info("retried", f"The listing was asked for again: {e.failure.message}"))
+            _pause(failures, e.failure)
 
 
 def fetch(
@@ -59,8 +74,13 @@ def fetch(
                 failure, f" {report.attempts} attempts were made, {len(left)} files are left: {shorten(left)}."
             )
         report.findings.append(adapted or info("retried", f"Attempt {report.attempts} failed: {failure.message}"))
-        time.sleep(max(min(_MAX_PAUSE, 2.0**failures - 1), min(failure.retry_after, _MAX_RETRY_AFTER)))
+        _pause(failures, failure)
     return right
+
+
+def _pause(failures: int, failure: Failure) -> None:
+    """Wait longer after each failure in a row, and as long as the Hub asks for."""
+    time.sleep(max(min(_MAX_PAUSE, 2.0**failures - 1), min(failure.retry_after, _MAX_RETRY_AFTER)))
 
 
 def _attempt(

@@ -22,7 +22,7 @@ from .._weights.ownership import stranger
 from .._weights.safetensors import HeaderError, tensor_names
 from .._weights.selection import Target, choose
 from . import disk
-from .fetching import failed, fetch, is_right, shorten
+from .fetching import failed, fetch, is_right, list_files, shorten
 from .lock import Lock, locked
 from .request import Report, Request
 from .sources import FolderSource, HubSource, ListingError, Source
@@ -134,7 +134,7 @@ class _Run:
         if found and r.pinned and known == r.revision:
             return Target(known, found.remotes(), found.shards)
         try:
-            listing = self.source.listing(known)
+            listing = list_files(self.source, known, r, self.report)
         except ListingError as e:
             if not (r.check_mode and e.failure.id == "no-hub-client"):
                 raise failed(e.failure) from e

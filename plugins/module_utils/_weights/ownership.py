@@ -29,23 +29,25 @@ def stranger(dest: str, files: t.Mapping[str, RemoteFile], commit: str, checks: 
     if whole:
         return f"{min(whole)} holds whole weights that are not those of this commit"
     others = sorted(n for n in _root_files(dest) if is_weight(n) and n not in files)
-    known = any(c.ok for c in here.values())
-    if others and not known:
-        return f"{others[0]} does not belong to this commit, nor does anything else there"
-    if "config.json" in here and not here["config.json"].ok and not known:
+    if others:
+        return f"{others[0]} does not belong to this commit, and no weights that do are there"
+    if "config.json" in here and not here["config.json"].ok:
         return "config.json is another model's"
     return ""
 
 
 def _noted_by_hub(dest: str, file: RemoteFile, commit: str) -> bool:
-    """Whether huggingface_hub noted that it fetched this very file (commit, etag, time) to this place."""
+    """Whether huggingface_hub noted (commit, etag, time) that it fetched this commit, or these weights, to this place.
+
+    Other files prove nothing: a family of models shares its tokenizer, and often its config.
+    """
     note = os.path.join(dest, ".cache", "huggingface", "download", file.name + ".metadata")
     try:
         with open(note, encoding="utf-8") as f:
             lines = f.read().split("\n")
     except (OSError, ValueError):
         return False
-    return lines[0] == commit or (len(lines) > 1 and lines[1] in (file.sha256, file.blob_id))
+    return lines[0] == commit or (is_weight(file.name) and lines[1:2] == [file.sha256])
 
 
 def _is_whole(path: str) -> bool:

@@ -1,0 +1,362 @@
+# Copyright: (c) 2026, The modelops.vllm contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""hf_snapshot against a Hub that works: what it fetches, what it leaves alone, what it finds on the disk.
+
+Names in brackets are the ids of published cases.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from pathlib import Path
+
+import pytest
+from hub_testing import REPO, Snapshot, every_client, finding, flip, ids, tree
+from loopback_hub import Hub
+from tiny_files import HTML, POINTER, model, safetensors, shard_name
+
+SHARD = shard_name(2, 4)
+
+
+@every_client
+def test_first_run_proves_every_file_and_leaves_nothing_else(snapshot: Snapshot, files: dict[str, bytes]) -> None:
+    result = snapshot()
+    assert result["changed"]
+    assert snapshot.holds(files)
+    assert result["shards"] == {"expected": 4, "present": 4, "missing": [], "bad": []}
+    assert (result["files"], result["bytes_total"]) == (7, sum(map(len, files.values())))
+    assert result["bytes_fetched"] == result["bytes_total"]
+    assert (result["verified"], result["attempts"], result["findings"]) == ("sha256", 1, [])
+    assert sorted(p.name for p in (snapshot.dest / ".modelops").iterdir()) == ["lock", "manifest.json"][1:]
+    manifest = json.loads(Path(result["manifest"]).read_text())
+    assert (manifest["repo"], manifest["commit"]) == (REPO, result["commit"])
+    assert set(manifest["files"]) == set(files)
+
+
+@every_client
+def test_second_run_asks_once_for_a_branch_and_never_for_a_commit(
+    snapshot: Snapshot, hub: Hub, files: dict[str, bytes]
+) -> None:
+    commit = snapshot()["commit"]
+    before = tree(snapshot.dest)
+    hub.clear()
+    assert not snapshot()["changed"]
+    assert len(hub.requests()) == 1
+    assert not snapshot(revision=commit)["changed"]
+    assert len(hub.requests()) == 1
+    assert tree(snapshot.dest) == before
+
+
+def test_files_are_readable_by_a_service_whatever_the_umask(snapshot: Snapshot, files: dict[str, bytes]) -> None:
+    mask = os.umask(0o077)
+    try:
+        snapshot()
+    finally:
+        os.umask(mask)
+    for path in [snapshot.dest, *snapshot.dest.rglob("*")]:
+        assert stat.S_IMODE(path.stat().st_mode) == (0o755 if path.is_dir() else 0o644), path
+
+
+@pytest.mark.parametrize(
+    ("damage", "verdict"),
+    [
+        pytest.param(lambda p: p.unlink(), "missing", id="missing-shard-garbage"),
+        pytest.param(lambda p: os.truncate(p, 1000), "truncated", id="truncated-shard-zeros"),
+        pytest.param(lambda p: os.truncate(p, 0), "truncated", id="empty"),
+        pytest.param(lambda p: p.write_bytes(p.read_bytes() + b"x" * 50), "corrupt", id="xet-stale-longer-incomplete"),
+        pytest.param(flip, "corrupt", id="flipped-byte"),
+        pytest.param(lambda p: flip(p, keep_mtime=True), "corrupt", id="mtime-preserved-damage"),
+        pytest.param(lambda p: p.write_bytes(POINTER), "pointer", id="lfs-pointer-text"),
+        pytest.param(lambda p: p.write_bytes(HTML), "corrupt", id="html-page"),
+        pytest.param(lambda p: p.write_bytes(bytes(p.stat().st_size)), "corrupt", id="hole"),
+    ],
+)
+def test_damage_is_named_and_only_the_damaged_file_is_fetched(snapshot, hub, files, damage, verdict) -> None:
+    snapshot()
+    hub.clear()
+    damage(snapshot.dest / SHARD)
+    seen = snapshot.info()
+    assert not seen["complete"]
+    assert seen["verdict"] == ("incomplete" if verdict == "missing" else "corrupt")
+    assert verdict in ids(seen)
+
+    planned = snapshot(check=True)
+    result = snapshot()
+    for each in (planned, result):
+        assert each["changed"]
+        assert each["fetched"] == [SHARD]
+        assert each["bytes_fetched"] == len(files[SHARD])
+        assert each["shards"]["bad"] == ([] if verdict == "missing" else [SHARD])
+    assert planned["shards"]["present"] == 3
+    assert result["shards"]["present"] == 4
+    if verdict != "missing":
+        assert finding(result, verdict)["severity"] == "warning"
+    assert [r.path.split("?")[0].split("/")[1] for r in hub.requests(role="cdn")] == ["cdn"]
+    assert snapshot.holds(files)
+    assert not snapshot()["changed"]
+
+
+def test_what_a_failing_disk_does_is_found_by_reverify(snapshot: Snapshot, files: dict[str, bytes]) -> None:
+    manifest = Path(snapshot()["manifest"])
+    flip(snapshot.dest / SHARD)
+    # A disk changes bytes without telling the file system: give the manifest the stamp of the changed file.
+    st = (snapshot.dest / SHARD).stat()
+    body = json.loads(manifest.read_text())
+    body["files"][SHARD] |= {"mtime_ns": st.st_mtime_ns, "ctime_ns": st.st_ctime_ns, "inode": st.st_ino}
+    manifest.write_text(json.dumps(body))
+    assert not snapshot()["changed"]
+    assert snapshot.info()["complete"]
+    assert snapshot.info(verify="sha256")["verdict"] == "corrupt"
+    result = snapshot(reverify=True)
+    assert result["fetched"] == [SHARD]
+    assert snapshot.holds(files)
+
+
+def test_a_touched_file_is_hashed_again_and_nothing_else_happens(snapshot, hub, files) -> None:
+    snapshot()
+    os.utime(snapshot.dest / SHARD)
+    hub.clear()
+    assert not snapshot(check=True)["changed"]
+    assert not snapshot()["changed"]
+    assert not hub.requests(role="cdn")
+    os.utime(snapshot.dest / SHARD)
+    assert snapshot.info(verify="none")["verdict"] == "unverified"
+    assert snapshot.info()["verdict"] == "complete"
+
+
+def test_check_mode_writes_nothing_and_plans_exactly(snapshot: Snapshot, files: dict[str, bytes]) -> None:
+    """[dryrun-writes]"""
+    parent = snapshot.dest.parents[1]
+    before = tree(parent)
+    planned = snapshot(check=True, diff=True)
+    assert tree(parent) == before
+    assert planned["fetched"] == sorted(files)
+    assert planned["shards"]["missing"] == [shard_name(i, 4) for i in range(4)]
+    assert f"{SHARD}: missing\n" in planned["diff"]["before"]
+    assert f"{SHARD}: ok\n" in planned["diff"]["after"]
+    snapshot()
+    before = tree(parent)
+    assert not snapshot(check=True)["changed"]
+    assert tree(parent) == before
+
+
+def test_check_mode_on_a_bare_node_says_that_the_plan_is_unknown(snapshot: Snapshot, files: dict[str, bytes]) -> None:
+    for python in ("/nonexistent/bin/python", "/usr/bin/false"):
+        result = snapshot.fails(python=python)
+        assert python in result["msg"]
+    snapshot.python = "/nonexistent/bin/python"
+    result = snapshot(check=True)
+    assert result["changed"]
+    assert ids(result) == {"plan-unknown"}
+    assert not snapshot.dest.exists()
+
+
+def test_an_own_download_of_the_same_model_is_adopted(snapshot: Snapshot, hub: Hub, files: dict[str, bytes]) -> None:
+    snapshot.dest.mkdir(parents=True)
+    for name, data in files.items():
+        if name != SHARD:
+            (snapshot.dest / name).write_bytes(data)
+    result = snapshot()
+    assert result["fetched"] == [SHARD]
+    assert snapshot.holds(files)
+
+
+@pytest.mark.parametrize("same_names", [True, False])
+def test_another_model_is_never_overwritten(snapshot, hub, files, same_names) -> None:
+    other = model(4 if same_names else 3, seed=7)
+    hub.commit("org/other", other)
+    snapshot(repo_id="org/other")
+    before = tree(snapshot.dest)
+    for check in (True, False):
+        result = snapshot.fails(check=check)
+        assert "org/other" in result["msg"]
+        assert finding(result, "foreign")["severity"] == "error"
+    assert snapshot.info(repo_id=REPO)["verdict"] == "foreign"
+    # The same without our manifest: somebody else put it there.
+    (snapshot.dest / ".modelops" / "manifest.json").unlink()
+    before = tree(snapshot.dest)
+    assert "foreign" in ids(snapshot.fails())
+    (snapshot.dest / ".modelops" / "lock").unlink(missing_ok=True)
+    assert snapshot.holds(other)
+    assert {k: v for k, v in before.items() if "model-" in k}.items() <= tree(snapshot.dest).items()
+
+
+def test_a_fine_tune_with_the_same_config_is_never_overwritten(snapshot, hub, files) -> None:
+    tuned = {**files, **{n: d for n, d in model(seed=9).items() if n.startswith("model-")}}
+    snapshot.dest.mkdir(parents=True)
+    for name, data in tuned.items():
+        (snapshot.dest / name).write_bytes(data)
+    assert "foreign" in ids(snapshot.fails())
+    assert snapshot.holds(tuned)
+
+
+def test_unrelated_files_do_not_matter(snapshot: Snapshot, files: dict[str, bytes]) -> None:
+    (snapshot.dest / "lost+found").mkdir(parents=True)
+    (snapshot.dest / "NOTES.txt").write_text("ours")
+    snapshot()
+    assert snapshot.holds({**files, "NOTES.txt": b"ours"})
+
+
+def test_a_new_commit_replaces_what_changed_and_names_what_is_stale(snapshot, hub, files) -> None:
+    """[stale-shards-after-reshard]"""
+    snapshot()
+    new = model(2, size=8000)
+    hub.commit(REPO, new)
+    result = snapshot()
+    assert "tokenizer.json" not in result["fetched"]
+    assert finding(result, "stale")["numbers"]["files"] == [shard_name(i, 4) for i in range(4)]
+    assert snapshot.holds({**files, **new})
+    assert "stale" in ids(snapshot())
+    assert "stale" in ids(snapshot.fails(strict=True))
+    (snapshot.dest / "mine.safetensors").write_bytes(b"")
+    pruned = snapshot(prune=True)
+    assert pruned["changed"]
+    assert snapshot.holds({**new, "mine.safetensors": b""})
+    assert finding(snapshot(prune=True), "stale")["numbers"]["files"] == ["mine.safetensors"]
+
+
+@every_client
+def test_an_update_that_fails_leaves_the_old_snapshot_whole(snapshot, hub, files) -> None:
+    """[update-deletes-first]"""
+    commit = snapshot()["commit"]
+    new = hub.repos[REPO].commits[hub.commit(REPO, model(seed=5))]
+    hub.fault(f"/cdn/{new[SHARD].sha256}", "corrupt", at=2000, times=-1)
+    assert finding(snapshot.fails(retries=0), "corrupt")
+    hub.clear()
+    assert snapshot.info(revision=commit)["verdict"] == "complete"
+    assert not snapshot(revision=commit)["changed"]
+    assert {n: (snapshot.dest / n).read_bytes() for n in files} == files
+    # What had arrived and was proven is not fetched again.
+    assert snapshot()["fetched"] == [SHARD]
+    assert snapshot.holds(model(seed=5))
+
+
+@pytest.mark.parametrize("names", [("model-000001-of-000002", "model-000002-of-000002"), ("a/w", "b/w"), ("x", "y")])
+def test_shards_have_any_names(snapshot: Snapshot, hub: Hub, names: tuple[str, str]) -> None:
+    """[zero-based-shards]"""
+    shards = [f"{n}.safetensors" for n in names]
+    content = {
+        "config.json": b"{}",
+        "model.safetensors.index.json": json.dumps({"weight_map": {"t0": shards[0], "t1": shards[1]}}).encode(),
+        **{s: safetensors({f"t{i}": 100}) for i, s in enumerate(shards)},
+    }
+    hub.commit(REPO, content)
+    assert snapshot()["shards"]["expected"] == 2
+    (snapshot.dest / shards[1]).unlink()
+    assert snapshot.info()["shards"]["missing"] == [shards[1]]
+    (snapshot.dest / ".modelops" / "manifest.json").unlink()
+    assert snapshot.info()["shards"]["missing"] == [shards[1]]
+    assert snapshot()["fetched"] == [shards[1]]
+
+
+def test_a_file_may_be_named_like_a_pattern(snapshot: Snapshot, hub: Hub) -> None:
+    content = {"config.json": b"{}", "model.safetensors": safetensors({"t": 9}), "notes [1] #é.txt": b"x"}
+    hub.commit(REPO, content)
+    snapshot()
+    assert snapshot.holds(content)
+
+
+def test_level_header_proves_less_and_says_so(snapshot: Snapshot, hub: Hub, files: dict[str, bytes]) -> None:
+    hub.fault(rf"/cdn/{hub.repos[REPO].commits[hub.repos[REPO].refs['main']][SHARD].sha256}", "corrupt", at=3000)
+    result = snapshot(verify="header")
+    assert result["verified"] == "header"
+    assert snapshot.info()["verified"] == "header"
+    assert snapshot.info(verify="sha256")["verdict"] == "corrupt"
+    proven = snapshot()
+    assert proven["fetched"] == [SHARD]
+    assert proven["verified"] == "sha256"
+    # What was proven by hash is not believed for less later.
+    flip(snapshot.dest / SHARD)
+    assert snapshot(verify="header")["fetched"] == [SHARD]
+
+
+def test_offline_judges_by_the_manifest_and_sends_nothing(snapshot, hub, files) -> None:
+    """[offline-truncated-passes]"""
+    snapshot.fails(offline=True)
+    assert not snapshot.dest.exists()
+    commit = snapshot()["commit"]
+    hub.clear()
+    result = snapshot(offline=True)
+    assert (result["changed"], result["commit"], result["verified"]) == (False, commit, "sha256")
+    assert not snapshot(offline=True, revision=commit)["changed"]
+    os.truncate(snapshot.dest / SHARD, 10)
+    result = snapshot.fails(offline=True)
+    assert SHARD in result["msg"]
+    assert result["shards"]["bad"] == [SHARD]
+    (snapshot.dest / SHARD).unlink()
+    assert snapshot.fails(offline=True)["shards"]["missing"] == [SHARD]
+    assert "foreign" in ids(snapshot.fails(offline=True, revision="0" * 40))
+    assert not hub.requests()
+
+
+def test_offline_without_a_manifest_never_claims_a_hash(snapshot: Snapshot, files: dict[str, bytes]) -> None:
+    snapshot()
+    (snapshot.dest / ".modelops" / "manifest.json").unlink()
+    assert "no-manifest" in ids(snapshot.fails(offline=True))
+    result = snapshot(offline=True, verify="header")
+    assert result["verified"] == "header"
+
+
+def test_copies_from_a_verified_folder_without_the_hub(snapshot, hub, files, tmp_path) -> None:
+    site = Snapshot(hub, tmp_path / "site", snapshot.python)
+    site()
+    hub.clear()
+    flip(site.dest / SHARD)
+    # A damaged file of the source is found on arrival, and copying it again does not help.
+    assert finding(snapshot.fails(source_dir=str(site.dest)), "corrupt")
+    (site.dest / SHARD).write_bytes(files[SHARD])
+    result = snapshot(source_dir=str(site.dest))
+    assert (result["verified"], result["shards"]["present"]) == ("sha256", 4)
+    assert snapshot.holds(files)
+    assert not snapshot(source_dir=str(site.dest))["changed"]
+    assert not hub.requests()
+    (site.dest / ".modelops" / "manifest.json").unlink()
+    assert "not built" in snapshot.fails(source_dir=str(site.dest), dest=str(tmp_path / "third"))["msg"]
+
+
+@every_client
+def test_the_environment_of_the_caller_does_not_matter(snapshot, hub, files, tmp_path, monkeypatch) -> None:
+    """[cache-copy-unverified] [hf-home-unwritable]"""
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setenv("HF_HOME", "/dev/null/x")
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    monkeypatch.setenv("HF_HUB_DOWNLOAD_TIMEOUT", "0.5")
+    monkeypatch.setenv("HF_HUB_ENABLE_HF_TRANSFER", "1")
+    blob = (
+        tmp_path
+        / "cache"
+        / "models--org--model"
+        / "blobs"
+        / hub.repos[REPO].commits[hub.repos[REPO].refs["main"]][SHARD].sha256
+    )
+    blob.parent.mkdir(parents=True)
+    blob.write_bytes(files[SHARD][:1000])
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "cache"))
+    snapshot()
+    assert snapshot.holds(files)
+
+
+@every_client
+def test_broken_notes_of_huggingface_hub_do_not_matter(snapshot, files) -> None:
+    """[empty-metadata-crash]"""
+    notes = snapshot.dest / ".cache" / "huggingface" / "download"
+    notes.mkdir(parents=True)
+    for name in files:
+        (notes / f"{name}.metadata").write_text("")
+    (notes / "abc.123.incomplete").write_bytes(b"x" * 9000)
+    result = snapshot()
+    assert result["shards"]["present"] == 4
+    assert finding(result, "partial-leftovers")["numbers"]["files"] == 1
+
+
+def test_only_the_destination_is_written_to(snapshot: Snapshot, files: dict[str, bytes]) -> None:
+    """[readonly-rootfs-tmp]"""
+    snapshot.dest.mkdir(parents=True)
+    beside = snapshot.dest.parent
+    before = beside.stat().st_mtime_ns
+    snapshot()
+    assert beside.stat().st_mtime_ns == before
+    assert [p.name for p in beside.iterdir()] == [snapshot.dest.name]
