@@ -1,0 +1,68 @@
+# Copyright: (c) 2026, The modelops.vllm contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+import os
+import typing as t
+from pathlib import Path
+
+import pytest
+from ansible_collections.modelops.vllm.plugins.module_utils._errors import ModelopsError
+from ansible_collections.modelops.vllm.plugins.module_utils._hub import disk
+
+GB = 10**9
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("0", 0),
+        ("1000", 1000),
+        ("1GiB", 1024**3),
+        ("10 GB", 10 * GB),
+        ("1.5TB", 1_500 * GB),
+        ("2MiB", 2 * 1024**2),
+        ("7B", 7),
+    ],
+)
+def test_decimal_and_binary_units_differ(text: str, size: int) -> None:
+    assert disk.parse_size(text, "min_free") == size
+
+
+@pytest.mark.parametrize("text", ["", "GB", "-1", "1 gb", "1G", "ten"])
+def test_what_is_no_size_is_refused_with_its_option(text: str) -> None:
+    with pytest.raises(ModelopsError, match="min_free"):
+        disk.parse_size(text, "min_free")
+
+
+@pytest.fixture
+def fs(monkeypatch: pytest.MonkeyPatch) -> t.Callable[..., None]:
+    def fake(free: int, inodes: int = 10**6, total_inodes: int = 10**6) -> None:
+        values = os.statvfs_result((4096, 1, free, free, free, total_inodes, inodes, inodes, 0, 255))
+        monkeypatch.setattr(os, "statvfs", lambda _path: values)
+
+    return fake
+
+
+def test_what_fits_with_the_reserve_passes(fs, tmp_path: Path) -> None:
+    fs(100 * GB)
+    disk.require_space(str(tmp_path / "a" / "b"), 90 * GB, 10, 10 * GB)
+    with pytest.raises(ModelopsError, match="1 bytes") as e:
+        disk.require_space(str(tmp_path / "a" / "b"), 90 * GB + 1, 10, 10 * GB)
+    (finding,) = e.value.result["findings"]
+    assert finding["id"] == "disk-space"
+    assert finding["numbers"] == {"needed": 90 * GB + 1, "reserve": 10 * GB, "free": 100 * GB, "short": 1}
+
+
+def test_inodes_count_where_there_are_inodes(fs, tmp_path: Path) -> None:
+    fs(100 * GB, inodes=100)
+    with pytest.raises(ModelopsError, match="inodes"):
+        disk.require_space(str(tmp_path), 1, 200, 0)
+    fs(100 * GB, inodes=0, total_inodes=0)  # btrfs and others have none
+    disk.require_space(str(tmp_path), 1, 200, 0)
+
+
+def test_nothing_to_fetch_needs_nothing(fs, tmp_path: Path) -> None:
+    fs(0, inodes=0)
+    disk.require_space(str(tmp_path), 0, 0, 10 * GB)

@@ -1,0 +1,41 @@
+# Copyright: (c) 2026, The modelops.vllm contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+import json
+
+import pytest
+from ansible_collections.modelops.vllm.plugins.module_utils._errors import ModelopsError
+from ansible_collections.modelops.vllm.plugins.module_utils._weights.index import compare, weight_map
+
+NAME = "model.safetensors.index.json"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "[]", "{}", '{"weight_map": ["a"]}', '{"weight_map": {"t": 1}}', '{"weight_map": {"t": "../a.safetensors"}}'],
+)
+def test_an_index_that_is_none_is_refused_by_name(text: str) -> None:
+    with pytest.raises(ModelopsError, match=NAME):
+        weight_map(text, NAME)
+
+
+@pytest.mark.parametrize("metadata", [{}, {"total_size": 1}, {"total_size": 1.5e9}, None])
+def test_the_metadata_of_an_index_decides_nothing(metadata: object) -> None:
+    text = json.dumps({"metadata": metadata, "weight_map": {"t": "a.safetensors"}})
+    assert weight_map(text, NAME) == {"t": "a.safetensors"}
+
+
+def test_differences_between_index_and_shards_are_counted_by_shard() -> None:
+    mapping = {"a": "1", "b": "1", "c": "2", "d": "3"}
+    tensors = {"1": frozenset("a"), "2": frozenset("cxy"), "4": frozenset("z")}
+    findings = [(f.id, f.severity, dict(f.numbers)) for f in compare(NAME, mapping, tensors)]
+    assert findings == [
+        ("upstream-inconsistent", "warning", {"file": "1", "tensors": 1}),
+        ("upstream-inconsistent", "warning", {"file": "2", "tensors": 2}),
+    ]
+
+
+def test_agreement_needs_no_words() -> None:
+    assert compare(NAME, {"a": "1"}, {"1": frozenset("a")}) == []
