@@ -12,7 +12,7 @@ import typing as t
 from .._errors import ModelopsError
 from .._findings import Finding, error, has_errors
 from . import guards, prometheus
-from .metrics import compute, judge, measured_part, read_requests
+from .metrics import compute, judge, measured_part, read_requests, without_token_times
 from .points import Point
 from .prometheus import Delta, Sample
 
@@ -79,7 +79,11 @@ def evaluate(
         *guards.client_ceiling(engine, point.concurrency),
     ]
     if metrics:
+        withheld = guards.token_times(metrics, change)
+        metrics = without_token_times(metrics) if withheld else metrics
         findings += [
+            *withheld,
+            *guards.late_client(metrics, change),
             *guards.queueing(change, metrics["ttft_ms"]["mean"], point.concurrency),
             *guards.coalescing(metrics["tokens_per_event"]),
             *guards.reached(point, metrics["peak_in_flight"], change),

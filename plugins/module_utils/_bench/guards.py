@@ -29,6 +29,16 @@ CLIENT_CPU_LIMIT: t.Final = 0.8
 # token against a mock server that sent it after 50 ms, 2 cores, 2,000 to 40,000 tokens/s; largest concurrency first.
 PYTHON_CLIENT_LATE_MS: t.Final[dict[int, tuple[int, int]]] = {512: (160, 540), 128: (17, 56)}
 
+# Share of requests whose first token was read together with the next ones: medians bear a few.
+LATE_READS_LIMIT: t.Final = 0.1
+
+# How far the client's means may be from the server's own before they are not the server's. The API server and the
+# connection lie between the two, and the server's TPOT is measured inside the engine.
+TPOT_APART_SHARE: t.Final = 0.25
+TPOT_APART_MS: t.Final = 1.0
+TTFT_APART_SHARE: t.Final = 0.2
+TTFT_APART_MS: t.Final = 10.0
+
 # vLLM merges the tokens of one stream when its consumer lags; then gaps between events are not gaps between tokens.
 TOKENS_PER_EVENT_NOTED: t.Final = 1.02
 
@@ -279,6 +289,47 @@ def client_ceiling(engine: str, concurrency: int) -> list[Finding]:
             "Use a vLLM whose Rust client is there (engine auto takes it).",
             concurrency=concurrency,
             late_ms=list(late),
+        )
+    ]
+
+
+def token_times(figures: t.Mapping[str, t.Any], change: Delta | None) -> list[Finding]:
+    """First tokens that the client read so late that TTFT and TPOT are its own and not the server's."""
+    late, tpot = figures["late_first_reads"], figures["tpot_ms"]["mean"]
+    server = change.tpot_ms_mean if change else None
+    reasons = []
+    if late is not None and late > LATE_READS_LIMIT:
+        reasons.append(f"{late:.0%} of the first tokens were read together with later ones")
+    if server and tpot is not None and abs(tpot - server) > max(TPOT_APART_SHARE * server, TPOT_APART_MS):
+        reasons.append(f"the mean TPOT is {tpot:.2f} ms at the client and {server:.2f} ms at the server")
+    if not reasons:
+        return []
+    return [
+        warning(
+            "token-times-withheld",
+            f"TTFT and TPOT are not given: {'; '.join(reasons)}. Throughput and end-to-end latency hold.",
+            "Free the host from other work, measure from another host, or use vLLM's Rust client.",
+            late_first_reads=late,
+            tpot_ms=tpot,
+            server_tpot_ms=server,
+        )
+    ]
+
+
+def late_client(figures: t.Mapping[str, t.Any], change: Delta | None) -> list[Finding]:
+    """A time to first token that is longer than the server's own by more than a little."""
+    ttft = figures["ttft_ms"]["mean"]
+    server = change.ttft_ms_mean if change else None
+    if ttft is None or not server or ttft - server <= max(TTFT_APART_SHARE * server, TTFT_APART_MS):
+        return []
+    return [
+        warning(
+            "first-tokens-late",
+            f"The mean time to first token is {ttft:.1f} ms at the client and {server:.1f} ms at the server: the "
+            "difference is the client's, the network's, or the API server's.",
+            "Free the host from other work, or use vLLM's Rust client.",
+            ttft_ms=ttft,
+            server_ttft_ms=server,
         )
     ]
 

@@ -21,6 +21,9 @@ from .stats import summary
 # The arrays that every engine and version since vLLM 0.12 writes. Times are seconds.
 REQUIRED_ARRAYS: t.Final = ("input_lens", "output_lens", "ttfts", "itls", "errors")
 
+# Events that are closer together were read at once: a decode step takes longer, a client needs microseconds for one.
+ONE_READ_S: t.Final = 0.0001
+
 # Share of the asked concurrency that must be in flight for a moment to belong to the steady state.
 STEADY_SHARE: t.Final = 0.95
 
@@ -42,6 +45,11 @@ class Request:
     def events(self) -> int:
         """Stream events that carried tokens: the first one and one for each gap."""
         return len(self.itls_s) + 1
+
+    @property
+    def first_read_late(self) -> bool:
+        """True when the first event was read together with the next one: it had waited, and its time is too late."""
+        return bool(self.itls_s) and self.itls_s[0] < ONE_READ_S
 
     @property
     def tokens_per_event(self) -> float:
@@ -196,8 +204,14 @@ def compute(
         "input_len": _spread([r.input_len for r in requests]),
         "output_len": _spread([r.output_len for r in requests]),
         "tokens_per_event": tokens_out / events if events else None,
+        "late_first_reads": sum(r.first_read_late for r in requests) / len(requests) if requests else None,
         "peak_in_flight": peak_in_flight(requests),
     }
+
+
+def without_token_times(figures: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    """The figures without those that rest on the time of the first token; throughput and end-to-end times stay."""
+    return {**figures, "ttft_ms": summary([]), "tpot_ms": summary([]), "decode_tokens_per_s_per_user": None}
 
 
 def _duration(requests: t.Sequence[Request], client_duration_s: float | None) -> tuple[float | None, str]:

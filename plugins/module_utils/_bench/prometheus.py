@@ -23,6 +23,10 @@ _SUMS: t.Final[dict[str, str]] = {
     "preemptions": "vllm:num_preemptions_total",
     "queue_seconds": "vllm:request_queue_time_seconds_sum",
     "queue_count": "vllm:request_queue_time_seconds_count",
+    "ttft_seconds": "vllm:time_to_first_token_seconds_sum",
+    "ttft_count": "vllm:time_to_first_token_seconds_count",
+    "tpot_seconds": "vllm:request_time_per_output_token_seconds_sum",
+    "tpot_count": "vllm:request_time_per_output_token_seconds_count",
     "running": "vllm:num_requests_running",
     "waiting": "vllm:num_requests_waiting",
     "drafts": "vllm:spec_decode_num_drafts_total",
@@ -52,6 +56,10 @@ class Sample:
     preemptions: float | None = None
     queue_seconds: float | None = None
     queue_count: float | None = None
+    ttft_seconds: float | None = None
+    ttft_count: float | None = None
+    tpot_seconds: float | None = None
+    tpot_count: float | None = None
     running: float | None = None
     waiting: float | None = None
     drafts: float | None = None
@@ -114,7 +122,8 @@ class Delta:
     """What the server did between two samples of the same process, and the gauges' peaks in between.
 
     None for what its page does not tell. ``prefix_hit_rate`` is the share of the prompt tokens that came out of the
-    prefix cache; ``acceptance_length`` the tokens a speculative step; ``samples`` the number of looks in between.
+    prefix cache; ``acceptance_length`` the tokens a speculative step; ``ttft_ms_mean`` and ``tpot_ms_mean`` the
+    server's own view of its latencies; ``samples`` the number of looks in between.
     """
 
     finished: int | None
@@ -124,6 +133,8 @@ class Delta:
     prefix_hit_rate: float | None
     preemptions: int | None
     queue_ms_mean: float | None
+    ttft_ms_mean: float | None
+    tpot_ms_mean: float | None
     acceptance_length: float | None
     peak_running: int | None
     peak_waiting: int | None
@@ -162,7 +173,11 @@ def delta(before: Sample, after: Sample, between: t.Sequence[Sample] = ()) -> De
     if after.finished is not None:
         start = before.finished or {}
         by_reason = {reason: count - start.get(reason, 0.0) for reason, count in after.finished.items()}
-    queue_mean = _ratio(step("queue_seconds"), step("queue_count"))
+
+    def mean_ms(name: str) -> float | None:
+        seconds = _ratio(step(f"{name}_seconds"), step(f"{name}_count"))
+        return None if seconds is None else 1000 * seconds
+
     accepted = _ratio(step("accepted_tokens"), step("drafts"))
     return Delta(
         finished=None if by_reason is None else int(sum(by_reason.values())),
@@ -171,7 +186,9 @@ def delta(before: Sample, after: Sample, between: t.Sequence[Sample] = ()) -> De
         prompt_tokens=_whole(step("prompt_tokens")),
         prefix_hit_rate=_ratio(step("prefix_hits"), step("prefix_queries")),
         preemptions=_whole(step("preemptions")),
-        queue_ms_mean=None if queue_mean is None else 1000 * queue_mean,
+        queue_ms_mean=mean_ms("queue"),
+        ttft_ms_mean=mean_ms("ttft"),
+        tpot_ms_mean=mean_ms("tpot"),
         # One token a step comes from the target model itself.
         acceptance_length=None if accepted is None else 1 + accepted,
         peak_running=_whole(_peak(s.running for s in between)),

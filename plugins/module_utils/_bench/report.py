@@ -213,7 +213,9 @@ def text_table(report: Report) -> str:
     # The first column is not indented: YAML callbacks would quote such lines.
     lines = ["  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in table]
     facts = [f"{name} {value}" for name, value in report.facts if name in ("Layout", "vLLM", "Client")]
-    return "\n".join(["; ".join([report.title, *facts]), *lines, report.headline, *report.comparison.reasons])
+    warnings = sorted({f["id"] for f in report.findings if f["severity"] == "warning"})
+    notes = [*report.comparison.reasons, *([f"Warnings (see the report): {', '.join(warnings)}"] if warnings else [])]
+    return "\n".join(["; ".join([report.title, *facts]), *lines, report.headline, *notes])
 
 
 def escape_markdown(text: str) -> str:

@@ -101,7 +101,7 @@ class TestMeasuring:
         fake_vllm.install(str(tmp_path))
 
     def test_a_healthy_server_gives_valid_points_and_files(self, run_module: RunModule, tmp_path: Path) -> None:
-        with MockOpenAI(first_token_s=0.02, token_s=0.002) as mock:
+        with MockOpenAI(first_token_s=0.05, token_s=0.01) as mock:
             given = params(tmp_path, mock.url + "/v1", concurrency=[1, 4], repeats=2, gpus=2)
             result = run_module("vllm_bench", {**given, "identity": {"layout": "tp2", "api_token": "tok-1"}})
             prompts = mock.counters.prompts
@@ -118,8 +118,11 @@ class TestMeasuring:
         assert point["point"]["concurrency"] == 4
         assert figures["output_tokens"] == 320
         assert figures["peak_in_flight"] == 4
-        assert 20 <= figures["ttft_ms"]["median"] < 500
-        assert 2 <= figures["tpot_ms"]["median"] < 50
+        # On a host that is too busy for the client, these two are withheld and told instead.
+        withheld = "token-times-withheld" in ids(point["findings"])
+        assert (figures["ttft_ms"]["median"] is None) is withheld
+        assert withheld or figures["ttft_ms"]["median"] >= 50
+        assert withheld or figures["tpot_ms"]["median"] >= 10
         assert figures["output_tokens_per_s_per_gpu"] == pytest.approx(figures["output_tokens_per_s"] / 2)
         assert point["server"]["generation_tokens"] == 320
         assert point["identity"]["given"] == {"layout": "tp2", "api_token": "***"}

@@ -94,6 +94,23 @@ def test_few_events_are_merged_tokens_when_the_server_confirms_them_and_else_a_c
     assert not evaluate(data, POINT, before=BEFORE, after=after).valid
 
 
+def test_latencies_of_a_stalled_client_are_withheld_and_its_throughput_is_not(load_fixture: LoadFixture) -> None:
+    # Seen on a loaded host: whole streams read at once, 0.003 ms a token and 320,000 tokens/s for each user.
+    data = result(load_fixture)
+    for i in range(16):
+        data["itls"][i] = [3e-6] * 31
+        data["ttfts"][i] = data["latencies"][i] - 31 * 3e-6
+    verdict = evaluate(data, POINT, before=BEFORE, after=AFTER)
+    assert verdict.valid
+    assert "token-times-withheld" in ids(verdict)
+    assert verdict.metrics is not None
+    assert verdict.metrics["ttft_ms"]["median"] is None
+    assert verdict.metrics["tpot_ms"]["median"] is None
+    assert verdict.metrics["decode_tokens_per_s_per_user"] is None
+    assert verdict.metrics["output_tokens_per_s"] > 1000
+    assert verdict.metrics["e2e_ms"]["median"] > 100
+
+
 def test_a_torn_result_is_invalid_and_not_an_exception() -> None:
     verdict = evaluate({"duration": 1.0}, POINT)
     assert not verdict.valid

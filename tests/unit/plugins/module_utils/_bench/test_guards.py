@@ -24,6 +24,8 @@ HEALTHY = Delta(
     prefix_hit_rate=0.0,
     preemptions=0,
     queue_ms_mean=0.1,
+    ttft_ms_mean=48.0,
+    tpot_ms_mean=10.0,
     acceptance_length=None,
     peak_running=8,
     peak_waiting=0,
@@ -134,6 +136,37 @@ def test_the_python_client_is_distrusted_when_it_is_busy_or_too_many_streams_ask
     assert guards.client_ceiling("python", 64) == guards.client_ceiling("rust", 512) == []
     assert guards.client_ceiling("python", 128)[0].numbers["late_ms"] == [17, 56]
     assert guards.client_ceiling("python", 1000)[0].numbers["late_ms"] == [160, 540]
+
+
+@pytest.mark.parametrize(
+    ("late", "tpot", "change", "withheld"),
+    [
+        (0.0, 10.5, HEALTHY, False),
+        (0.1, 10.5, HEALTHY, False),
+        (0.2, 10.5, HEALTHY, True),
+        (0.2, 10.5, None, True),
+        # read at once after a stall: 0.003 ms a token
+        (0.0, 0.003, HEALTHY, True),
+        (0.0, 13.0, HEALTHY, True),
+        (0.0, 12.4, HEALTHY, False),
+        # fast decoding: a difference below a millisecond is not the client's fault
+        (0.0, 2.9, changed(tpot_ms_mean=2.0), False),
+        (0.0, 0.003, changed(tpot_ms_mean=None), False),
+        (0.0, None, HEALTHY, False),
+    ],
+)
+def test_token_times_of_a_stalled_client_are_withheld(
+    late: float, tpot: float | None, change: Delta | None, withheld: bool
+) -> None:
+    figures = {"late_first_reads": late, "tpot_ms": {"mean": tpot}}
+    assert said(guards.token_times(figures, change)) == ([("token-times-withheld", "warning")] if withheld else [])
+
+
+@pytest.mark.parametrize(("ttft", "told"), [(57.9, False), (58.1, True), (None, False), (20.0, False)])
+def test_a_late_client_is_told(ttft: float | None, told: bool) -> None:
+    # client-gil-ttft
+    assert bool(guards.late_client({"ttft_ms": {"mean": ttft}}, HEALTHY)) is told
+    assert guards.late_client({"ttft_ms": {"mean": ttft}}, None) == []
 
 
 def test_the_load_must_have_been_there() -> None:

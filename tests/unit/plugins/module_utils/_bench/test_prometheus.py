@@ -68,16 +68,20 @@ def test_a_restart_shows_in_the_start_time_or_in_a_counter_that_went_back(
 def test_the_difference_of_two_samples() -> None:
     before = Sample(
         prefix_queries=100, prefix_hits=10, generation_tokens=50, queue_seconds=1.0, queue_count=4, drafts=10,
+        ttft_seconds=0.0, ttft_count=0,
         accepted_tokens=5, preemptions=1, finished={"length": 4.0},
     )  # fmt: skip
     after = Sample(
         prefix_queries=300, prefix_hits=60, generation_tokens=90, queue_seconds=1.5, queue_count=14, drafts=20,
+        ttft_seconds=0.4, ttft_count=10,
         accepted_tokens=20, preemptions=3, finished={"length": 12.0, "abort": 2.0},
     )  # fmt: skip
     change = delta(before, after, [Sample(running=3, waiting=1, kv_usage=0.2), Sample(running=8, kv_usage=0.1)])
     assert (change.finished, change.finished_by_length, change.generation_tokens) == (10, 8, 40)
     assert change.prefix_hit_rate == 0.25
     assert change.queue_ms_mean == pytest.approx(50)
+    assert change.ttft_ms_mean == pytest.approx(40)
+    assert change.tpot_ms_mean is None
     assert change.acceptance_length == pytest.approx(2.5)
     assert change.preemptions == 2
     assert (change.peak_running, change.peak_waiting, change.peak_kv_usage, change.samples) == (8, 1, 0.2, 2)

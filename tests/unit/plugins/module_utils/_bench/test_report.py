@@ -59,6 +59,15 @@ def test_the_text_table_has_the_figures_and_fits_into_80_columns() -> None:
     assert lines[3].startswith("Recorded")
 
 
+def test_the_text_names_warnings_since_they_explain_missing_figures() -> None:
+    found = {"id": "token-times-withheld", "severity": "warning", "message": "m", "numbers": {}, "remedy": "r"}
+    item = record(findings=[found])
+    item["metrics"]["ttft_ms"]["median"] = None
+    text = report.text_table(report.build([item, record(1)]))
+    assert "Warnings (see the report): token-times-withheld" in text
+    assert "Warnings" not in report.text_table(report.build([record()]))
+
+
 def test_without_gpus_the_column_is_left_out() -> None:
     item = record()
     item["metrics"]["output_tokens_per_s_per_gpu"] = None
