@@ -216,6 +216,7 @@ points:
         - The figures of the good requests, or null when not one counts. Rates are per second, latencies in
           milliseconds.
         - A percentile is null when there are too few requests for it (p90 from 64, p95 from 130, p99 from 662).
+        - Latencies of tokens are null when the client read first tokens late (finding C(token-times-withheld)).
       type: dict
       returned: when measured
       sample:
