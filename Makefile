@@ -55,7 +55,7 @@ sanity importer: setup
 	@$(ENV) && scripts/checks.sh $@
 
 bench: setup
-	@$(ENV) && python tests/bench/bench_verify.py
+	@$(ENV) && PYTHONPATH=.ansible/collections python tests/bench/bench_verify.py
 
 clean: demo-clean
 	rm -rf .ansible .cache .venv dist

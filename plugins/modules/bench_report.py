@@ -37,13 +37,13 @@ options:
       - Both sides need three valid repeats of each point.
     type: path
   formats:
-    description: The forms to write.
+    description: The forms to write. V(txt) is RV(table), for a terminal.
     type: list
     elements: str
-    choices: [html, md]
+    choices: [html, md, txt]
     default: [html, md]
   dest:
-    description: Directory for C(report.html) and C(report.md). The default is the directory of the results.
+    description: Directory for C(report.html), C(report.md) and C(report.txt). The default is the directory of the results.
     type: path
 author:
   - The modelops.vllm contributors (@modelops)

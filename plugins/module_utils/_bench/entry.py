@@ -104,11 +104,15 @@ def measured(options: run.Options) -> dict[str, t.Any]:
 REPORT_SPEC: t.Final[dict[str, t.Any]] = {
     "results": {"type": "path", "required": True},
     "baseline": {"type": "path"},
-    "formats": {"type": "list", "elements": "str", "choices": ["html", "md"], "default": ["html", "md"]},
+    "formats": {"type": "list", "elements": "str", "choices": ["html", "md", "txt"], "default": ["html", "md"]},
     "dest": {"type": "path"},
 }
 
-_RENDERERS: t.Final[dict[str, t.Callable[[Report], str]]] = {"html": render, "md": markdown}
+_RENDERERS: t.Final[dict[str, t.Callable[[Report], str]]] = {
+    "html": render,
+    "md": markdown,
+    "txt": lambda report: f"{text_table(report)}\n",
+}
 
 
 def reported(params: t.Mapping[str, t.Any], *, write: bool) -> dict[str, t.Any]:

@@ -88,3 +88,9 @@ def test_missing_and_torn_results_fail(run_module: RunModule, tmp_path: Path, na
     result = run_module("bench_report", {"results": str(tmp_path / name)})
     assert result["failed"] is True
     assert words in result["msg"]
+
+
+def test_the_text_form_is_the_table_that_is_returned(run_module: RunModule, tmp_path: Path) -> None:
+    write(tmp_path / "points.jsonl", [record(8)])
+    result = run_module("bench_report", {"results": str(tmp_path), "formats": ["txt"]})
+    assert (tmp_path / "report.txt").read_text() == result["table"] + "\n"
