@@ -1,4 +1,4 @@
-#!/bin/bash
+#!/usr/bin/env bash
 # The two official checks that do not run in a checkout: ansible-test sanity and galaxy-importer.
 set -euo pipefail
 . "$(dirname "$0")/env.sh"

@@ -1,4 +1,4 @@
-#!/bin/bash
+#!/usr/bin/env bash
 # vLLM's CPU build in a virtual environment of its own, unpatched, which the test nodes mount read-only; beside it
 # the shim that test scenarios of expert parallelism put on PYTHONPATH, huggingface_hub's oldest supported
 # release, and the wheels from which a node without a network installs the newest.

@@ -1,4 +1,4 @@
-#!/bin/bash
+#!/usr/bin/env bash
 # The demo: a loopback Hub with a tiny but real model, one node, and the playbook that a GPU node gets.
 set -euo pipefail
 . "$(dirname "$0")/env.sh"

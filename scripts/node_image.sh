@@ -1,4 +1,4 @@
-#!/bin/bash
+#!/usr/bin/env bash
 # The image of a test node: this machine's own distribution with systemd as process 1, from debootstrap,
 # so that no container registry is needed and the system's Python is the same inside and outside.
 set -euo pipefail

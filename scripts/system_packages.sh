@@ -1,4 +1,4 @@
-#!/bin/bash
+#!/usr/bin/env bash
 # The Debian packages that the demo and the tests need; installs what is missing.
 set -euo pipefail
 . "$(dirname "$0")/env.sh"

@@ -1,4 +1,4 @@
-#!/bin/bash
+#!/usr/bin/env bash
 # The repositories that the loopback Hub of the demo and of the molecule scenarios serves, in .cache/hub.
 set -euo pipefail
 . "$(dirname "$0")/env.sh"

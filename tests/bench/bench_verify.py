@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 # Copyright: (c) 2026, The modelops.vllm contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
@@ -43,7 +42,7 @@ def main() -> None:
             path.write_bytes(os.urandom(SHARD_BYTES))
         wanted = [RemoteFile(p.name, SHARD_BYTES, hashlib.sha256(p.read_bytes()).hexdigest()) for p in paths]
 
-        def ours(_: list[Path]) -> None:
+        def ours(_paths: list[Path]) -> None:
             wrong = [c.name for c in check_many(folder, wanted, "sha256").values() if not c.ok]
             if wrong:
                 sys.exit(f"the verifier rejects good files: {wrong}")
@@ -54,7 +53,7 @@ def main() -> None:
             "sha256sum": sha256sum,
         }
         best = dict.fromkeys(contenders, float("inf"))
-        for _ in range(ROUNDS):
+        for _round in range(ROUNDS):
             for name, run in contenders.items():
                 start = time.perf_counter()
                 run(paths)

@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """A stand-in for the executable ``vllm``, for unit tests of process handling: it is not vLLM.
 
 ``vllm bench serve`` is imitated with vLLM's own weaknesses: every stream that began counts as a success, tokens
@@ -80,7 +79,7 @@ def bench(argv: list[str]) -> None:
         parser.add_argument(f"--{flag}", required=True, type=int)
     options, _others = parser.parse_known_args(argv)
     rng = random.Random(options.seed)
-    prompts = ["".join(rng.choices("abcdefgh", k=options.random_input_len)) for _ in range(options.num_prompts)]
+    prompts = ["".join(rng.choices("abcdefgh", k=options.random_input_len)) for _prompt in range(options.num_prompts)]
     print("Starting main benchmark run...", flush=True)
     begin = time.perf_counter()
     with concurrent.futures.ThreadPoolExecutor(options.max_concurrency) as pool:

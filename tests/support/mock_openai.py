@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """A small OpenAI-style server on loopback that streams completions at a set pace, with faults. Standard library only.
 
 It stands in for vLLM where the tests need a server that misbehaves on purpose: paced tokens, the counters of vLLM at

@@ -80,7 +80,7 @@ def collect(run: Runner, expected: t.Mapping[str, t.Any] | None = None) -> dict[
 def _query(run: Runner) -> Output:
     """The query with every field that this driver knows."""
     fields = list(QUERY)
-    for _ in range(_DROPPED_FIELDS):
+    for _attempt in range(_DROPPED_FIELDS):
         output = run([f"--query-gpu={','.join(fields)}", "--format=csv"])
         stranger = unknown_field(output.text)
         if stranger is None:

@@ -85,7 +85,7 @@ def numa_node(bus: str | None) -> int | None:
     """The NUMA node of a PCI device, None when the machine has only one or does not say."""
     if not bus:
         return None
-    domain, _, rest = bus.lower().partition(":")
+    domain, _colon, rest = bus.lower().partition(":")
     text = read_text(f"/sys/bus/pci/devices/{domain[-4:]}:{rest}/numa_node").strip()
     return int(text) if text.isdigit() else None
 

@@ -82,7 +82,7 @@ def parse_gpus(text: str, fields: t.Sequence[str] | None = None) -> list[dict[st
     for row in rows:
         if len(row) != len(fields):
             continue
-        gpu: dict[str, t.Any] = {key: None for key, _ in FIELDS.values()}
+        gpu: dict[str, t.Any] = {key: None for key, _form in FIELDS.values()}
         gpu.update({FIELDS[f][0]: _typed(c, FIELDS[f][1]) for f, c in zip(fields, row, strict=True) if f in FIELDS})
         if ("index" in fields and gpu["index"] is None) or gpu["name"] is None:
             continue

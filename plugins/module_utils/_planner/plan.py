@@ -344,7 +344,7 @@ def _general(
             ties=list(ties),
         )
     if chosen and gpus and not gpus.is_cpu:
-        known = any(gpus.name.startswith(name) for name, _ in BANDWIDTH_GB_S)
+        known = any(gpus.name.startswith(name) for name, _rate in BANDWIDTH_GB_S)
         missing = ([] if known else ["memory bandwidth"]) + ([] if gpus.link else ["link"])
         if missing:
             yield info(

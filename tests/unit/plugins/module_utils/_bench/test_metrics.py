@@ -21,7 +21,7 @@ def raw(n: int = 2, **changes: t.Any) -> dict[str, t.Any]:
         "input_lens": [8] * n,
         "output_lens": [10] * n,
         "ttfts": [0.1] * n,
-        "itls": [[0.01] * 9 for _ in range(n)],
+        "itls": [[0.01] * 9 for _request in range(n)],
         "latencies": [0.19] * n,
         "start_times": [100.0 + 0.2 * i for i in range(n)],
         "errors": [""] * n,

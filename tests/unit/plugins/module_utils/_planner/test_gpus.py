@@ -29,7 +29,7 @@ def test_the_list_and_the_whole_result_of_gpu_info_are_the_same():
 
 def test_usable_memory_is_that_of_the_host_not_of_the_box():
     # E12: torch sees 94.97 GiB of a "96 GB" card that nvidia-smi shows with 97887 MiB.
-    gpus, _ = Gpus.parse({"count": 1, "memory_mib": 97887})
+    gpus, _findings = Gpus.parse({"count": 1, "memory_mib": 97887})
     assert 94.9 * GIB < gpus.usable_bytes <= 94.97 * GIB
 
 
@@ -40,7 +40,7 @@ def test_mixed_gpus_count_as_the_smallest():
 
 
 def test_slices_are_kept_by_number():
-    gpus, _ = Gpus.parse([ONE, {**ONE, "index": 1, "mig": True}])
+    gpus, _findings = Gpus.parse([ONE, {**ONE, "index": 1, "mig": True}])
     assert gpus.partial == ("1",)
 
 
@@ -52,7 +52,7 @@ def test_a_cpu_is_told():
 
 
 def test_what_is_missing_is_told():
-    _, findings = Gpus.parse({"count": 2})
+    _gpus, findings = Gpus.parse({"count": 2})
     assert findings[0].numbers == {"unknown": ["memory_mib", "compute_cap"]}
 
 

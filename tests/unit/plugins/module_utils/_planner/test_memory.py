@@ -27,7 +27,7 @@ def layout_of(row):
     return Layout(row["tp"], 1, row["dp"], row["enable_expert_parallel"])
 
 
-@pytest.mark.parametrize(("model", "name", "row"), ROWS, ids=[f"{m['id']}-{n}" for m, n, _ in ROWS])
+@pytest.mark.parametrize(("model", "name", "row"), ROWS, ids=[f"{m['id']}-{n}" for m, n, _row in ROWS])
 def test_weights_and_kv_of_the_table(model, name, row):
     shape, layout = ModelShape.from_config(model), layout_of(row)
     weights = memory.weight_bytes(shape, layout, memory.parts(shape))
