@@ -43,7 +43,7 @@ options:
     choices: [html, md, txt]
     default: [html, md]
   dest:
-    description: Directory for C(report.html), C(report.md) and C(report.txt). The default is the directory of the results.
+    description: Directory for C(report.html) and its like. The default is the directory of the results.
     type: path
 author:
   - The modelops.vllm contributors (@modelops)

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """How fast weights are verified, as ratios to what an engineer would use instead, side by side in one run.
 
-Every contender reads the same files from the page cache; the rounds are interleaved, so that a noisy machine is as noisy
-for all of them, and the best round of each counts.
+Every contender reads the same files from the page cache; the rounds are interleaved, so that a noisy machine is as
+noisy for all of them, and the best round of each counts.
 """
 
 from __future__ import annotations

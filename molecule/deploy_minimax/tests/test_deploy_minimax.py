@@ -24,7 +24,7 @@ print(json.dumps({{k: getattr(args, k) for k in (
 
 
 def test_the_real_parser_takes_the_rendered_args_of_tp8_ep(host) -> None:
-    out = host.run("cd / && VLLM_LOGGING_LEVEL=ERROR /opt/vllm/bin/python -c '%s'", PARSE)
+    out = host.run("cd / && VLLM_LOGGING_LEVEL=ERROR /opt/vllm/bin/python -c %s", PARSE)
     assert out.rc == 0, out.stderr
     assert json.loads(out.stdout.splitlines()[-1]) == {
         "model": "/srv/models/MiniMaxAI/MiniMax-M2.5",

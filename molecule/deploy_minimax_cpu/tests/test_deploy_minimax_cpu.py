@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, The modelops.vllm contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A tiny MiniMax-M2 serves on two CPU ranks as tp2-ep, deployed by deploy_minimax.yml (vLLM patched by the CPU shim)."""
+"""A tiny MiniMax-M2 on two CPU ranks as tp2-ep, deployed by deploy_minimax.yml: vLLM is patched by the CPU shim."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ print(json.dumps(json.load(urllib.request.urlopen(req, timeout=60))))
 
 
 def complete(host) -> dict:
-    out = host.run("python3 -c '%s'", ASK)
+    out = host.run("python3 -c %s", ASK)
     assert out.rc == 0, out.stderr + host.run("journalctl -u vllm-main -n 80 --no-pager").stdout
     return json.loads(out.stdout)
 
