@@ -28,7 +28,7 @@ def test_the_real_parser_takes_the_rendered_args_of_tp8_ep(host) -> None:
     assert out.rc == 0, out.stderr
     assert json.loads(out.stdout.splitlines()[-1]) == {
         "model": "/srv/models/MiniMaxAI/MiniMax-M2.5",
-        "served_model_name": ["MiniMax-M2.5"],
+        "served_model_name": ["minimax-m2.5"],
         "tensor_parallel_size": 8,
         "enable_expert_parallel": True,
         "data_parallel_size": 1,

@@ -9,7 +9,7 @@ import json
 
 ASK = """
 import json, urllib.request
-body = json.dumps({"model": "MiniMax-M2.5", "prompt": "The quick brown fox", "max_tokens": 8, "temperature": 0,
+body = json.dumps({"model": "minimax-m2.5", "prompt": "The quick brown fox", "max_tokens": 8, "temperature": 0,
                    "ignore_eos": True}).encode()
 req = urllib.request.Request("http://127.0.0.1:8000/v1/completions", body, {"Content-Type": "application/json"})
 print(json.dumps(json.load(urllib.request.urlopen(req, timeout=60))))
@@ -29,7 +29,7 @@ def test_it_answers_a_completion_with_the_tokens_that_were_asked_for(host) -> No
 
 
 def test_two_ranks_run_with_expert_parallelism(host) -> None:
-    assert host.run("pgrep -fc 'VLLM::Worker'").stdout.strip() == "2"
+    assert host.run("pgrep -fc '[V]LLM::Worker'").stdout.strip() == "2"
     log = host.run("journalctl -u vllm-main --no-pager -o cat").stdout
     assert "tensor_parallel_size=2" in log
     assert "enable_expert_parallel': True" in log
