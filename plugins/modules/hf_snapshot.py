@@ -80,7 +80,7 @@ options:
     default: false
   verify:
     description:
-      - V(sha256) proves the content of each file.
+      - V(sha256) proves the content of each file, by its SHA-256 or, where the Hub has none, by its git blob id.
       - V(header) proves sizes, safetensors headers and the content of small files. It does not find changed bytes
         inside of tensors.
     type: str

@@ -213,6 +213,7 @@ def test_a_disk_that_is_too_small_is_named_before_the_first_byte(snapshot, hub, 
     assert numbers["needed"] == sum(map(len, files.values()))
     assert numbers["short"] == numbers["needed"] + 900 * 10**12 - numbers["free"]
     assert not hub.requests(role="cdn")
+    assert not snapshot.dest.exists()
     snapshot()
     assert not snapshot(min_free="900TB")["changed"], "nothing is missing, so no space is needed"
 

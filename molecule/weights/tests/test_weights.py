@@ -29,7 +29,8 @@ with open(sys.argv[1], "r+b") as f:
 def deploy(*arguments: str, **variables: t.Any) -> str:
     """Run the scenario's play again with other variables; what it printed."""
     command = ["ansible-playbook", "-i", os.environ["MOLECULE_INVENTORY_FILE"], *arguments, str(CONVERGE)]
-    run = subprocess.run([*command, "-e", json.dumps(variables)], capture_output=True, text=True, check=False)
+    env = {**os.environ, "ANSIBLE_FORCE_COLOR": "0", "PY_COLORS": "0"}
+    run = subprocess.run([*command, "-e", json.dumps(variables)], capture_output=True, text=True, env=env, check=False)
     assert run.returncode == 0, run.stdout[-4000:]
     assert TOKEN not in run.stdout + run.stderr
     # The callback folds long lines.

@@ -66,6 +66,10 @@ class WorkerDiedError(Exception):
         self.tail = tail
 
 
+class NotStartedError(Exception):
+    """There is no such interpreter, or it cannot be run."""
+
+
 class StalledError(Exception):
     """No byte arrived for the time that was allowed, and the worker was killed."""
 
@@ -127,7 +131,7 @@ def run(
 
     ``on_event`` gets every event but hello, done and the job's own failure; what it raises ends the worker.
     ``progress`` returns a figure that grows while bytes arrive. Raises :class:`WorkerFailedError`,
-    :class:`WorkerDiedError`, :class:`StalledError`; no process is left behind whatever happens.
+    :class:`WorkerDiedError`, :class:`NotStartedError`, :class:`StalledError`. No process is left behind.
     """
     os.makedirs(os.path.join(interpreter.scratch, "home"), exist_ok=True)
     program = os.path.join(interpreter.scratch, "worker.py")
@@ -147,11 +151,7 @@ def run(
                 text=True,
             )
         except OSError as e:
-            raise ModelopsError(
-                f"The interpreter {interpreter.python} cannot be started: {e.strerror}.",
-                "Give a Python that has huggingface_hub with the option python.",
-                no_client=True,
-            ) from e
+            raise NotStartedError(e.strerror) from e
         try:
             _follow(process, interpreter, job, on_event, progress=progress, stall_timeout=stall_timeout)
         finally:
@@ -191,8 +191,7 @@ def _follow(
             continue
         since = time.monotonic()
         if not line:
-            process.wait(timeout=30)
-            return
+            break
         event = json.loads(line)
         if event["event"] == "hello":
             require_version(event["version"], interpreter.python)
@@ -200,9 +199,10 @@ def _follow(
         if event["event"] == "failed" and not event["name"]:
             raise WorkerFailedError(event["error"])
         if event["event"] == "done":
-            process.wait(timeout=30)
-            return
+            break
         on_event(event)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(timeout=30)
 
 
 def _read(stdout: t.TextIO, lines: queue.Queue[str]) -> None:

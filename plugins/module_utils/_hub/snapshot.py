@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import typing as t
 from dataclasses import replace
@@ -76,21 +77,31 @@ class _Run:
         if target is None:
             return
         self._describe(target)
-        if self._is_current(found, target) and not r.reverify and not self._unproven(found, target):
+        if self._nothing_to_do(found, target):
             self._unchanged(t.cast(Manifest, found), target)
             return
         if r.check_mode:
             self._plan(found, target)
             return
+        self._under_lock(target)
+
+    def _under_lock(self, target: Target) -> None:
+        new, books = not os.path.isdir(self.dest), os.path.join(self.dest, FOLDER)
         make_folders(self.dest, FOLDER)
-        with locked(os.path.join(self.dest, FOLDER, "lock"), r.lock_timeout) as lock:
-            found = manifests.load(self.dest)
-            self._refuse_foreign(found)
-            # Another run may have done the work while this one waited.
-            if self._is_current(found, target) and not r.reverify and not self._unproven(found, target):
-                self._unchanged(t.cast(Manifest, found), target)
-                return
-            self._mend(found, target, lock)
+        try:
+            with locked(os.path.join(books, "lock"), self.request.lock_timeout) as lock:
+                found = manifests.load(self.dest)
+                self._refuse_foreign(found)
+                if self._nothing_to_do(found, target):  # another run did it while this one waited
+                    self._unchanged(t.cast(Manifest, found), target)
+                else:
+                    self._mend(found, target, lock)
+        finally:
+            # A run that was refused leaves nothing behind; folders with something in them stay.
+            with contextlib.suppress(OSError):
+                os.rmdir(books)
+                if new:
+                    os.rmdir(self.dest)
 
     # Looking
 
@@ -109,12 +120,8 @@ class _Run:
         commit = r.revision if r.pinned else ""
         seen = inspect(self.dest, r.repo, commit, r.level, fresh=r.reverify)
         report.commit, report.files, report.bytes_total = seen.commit, seen.files, seen.bytes_total
-        report.expected, report.present, report.missing, report.bad = (
-            seen.expected,
-            seen.present,
-            seen.missing,
-            seen.bad,
-        )
+        report.expected, report.present = seen.expected, seen.present
+        report.missing, report.bad = seen.missing, seen.bad
         report.verified, report.findings = seen.verified, [*report.findings, *seen.findings]
         if not seen.complete:
             raise ModelopsError(
@@ -138,12 +145,14 @@ class _Run:
         except ListingError as e:
             if not (r.check_mode and e.failure.id == "no-hub-client"):
                 raise failed(e.failure) from e
-            self._unknown(e.failure.message)
-            return None
-        except ModelopsError as e:
-            if not (r.check_mode and e.result.pop("no_client", False)):
-                raise
-            self._unknown(e.message)
+            self.report.changed = True
+            self.report.findings.append(
+                info(
+                    "plan-unknown",
+                    f"The plan needs huggingface_hub, which is not there yet. {e.failure.message}",
+                    "Install it first.",
+                )
+            )
             return None
         self.report.commit = listing.commit
         if found and listing.commit == known:
@@ -156,12 +165,6 @@ class _Run:
                 "Use the Hub or another mirror, or set verify to header.",
             )
         return target
-
-    def _unknown(self, why: str) -> None:
-        self.report.changed = True
-        self.report.findings.append(
-            info("plan-unknown", f"The plan needs huggingface_hub, which is not there yet: {why}", "Install it first.")
-        )
 
     def _describe(self, target: Target) -> None:
         report = self.report
@@ -177,6 +180,9 @@ class _Run:
             and LEVELS.index(found.verified) >= LEVELS.index(r.level)
             and not (r.prune and found.stale)
         )
+
+    def _nothing_to_do(self, found: Manifest | None, target: Target) -> bool:
+        return self._is_current(found, target) and not self.request.reverify and not self._unproven(found, target)
 
     def _unproven(self, found: Manifest | None, target: Target) -> list[RemoteFile]:
         """The files whose content no record proves: no stat of them differs from when they were verified."""
@@ -238,11 +244,7 @@ class _Run:
         disk.require_space(self.dest, sum(f.size for f in wanted), len(wanted), self.request.reserve)
         report.fetched = [f.name for f in wanted]
         report.bytes_fetched = sum(f.size for f in wanted)
-        report.changed = bool(wanted) or self._differs(found, target)
-
-    def _differs(self, found: Manifest | None, target: Target) -> bool:
-        """Whether the manifest will say something else than before (not: the same of files with a new mtime)."""
-        return not self._is_current(found, target)
+        report.changed = bool(wanted) or not self._is_current(found, target)
 
     # Mending
 
@@ -253,18 +255,19 @@ class _Run:
         staging = Staging(self.dest, r.repo, target.commit)
         if wanted:
             self.source.require_fetchable(wanted)
-            staging.open()
+            staging.tidy()
             staged = check_many(staging.folder, wanted, r.level)
             arrived = {n: c for n, c in staged.items() if is_right(c)}
             for name in staged.keys() - arrived.keys():
                 staging.drop(name)
             left = [f for f in wanted if f.name not in arrived]
             disk.require_space(self.dest, sum(f.size for f in left), len(left), r.reserve)
+            staging.open()
             arrived |= fetch(self.source, left, staging, r, report)
             lock.require()
             staging.promote(arrived)
             checks |= self._restamped(arrived)
-        report.changed = bool(wanted) or self._differs(found, target)
+        report.changed = bool(wanted) or not self._is_current(found, target)
         report.missing, report.present = [], report.expected
         broken = [c for c in checks.values() if c.verdict == "upstream-inconsistent"]
         upstream = [finding_of(c) for c in broken] + self._compare_index(target)

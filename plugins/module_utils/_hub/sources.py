@@ -78,28 +78,26 @@ class HubSource:
             return self._classify(e.chain)
         except _FatalError as e:
             return e.failure
-        except client.StalledError:
-            return Failure(
-                "stalled",
-                f"No byte arrived from {r.endpoint} for {r.stall_timeout:.0f} s.",
-                "Check the network, or raise stall_timeout.",
-                passing=True,
-                xet=self._xet,
-            )
-        except client.WorkerDiedError as e:
-            if e.status < 0:
-                return Failure(
-                    "worker-killed",
-                    f"The worker process was killed by signal {-e.status}.",
-                    "Signal 9 is often the kernel's, for lack of memory: lower max_workers, or give it more.",
-                    passing=True,
-                )
-            return Failure(
-                "worker-failed",
-                f"{r.python} ended with status {e.status}: {self._hide(e.tail)}.",
-                "Check the interpreter.",
-            )
+        except (client.NotStartedError, client.StalledError, client.WorkerDiedError) as e:
+            return self._explain(e)
         return None
+
+    def _explain(self, e: Exception) -> Failure:
+        """The failure of a worker that did not report one."""
+        r = self._request
+        if isinstance(e, client.NotStartedError):
+            message = f"The interpreter {r.python} cannot be started: {e}."
+            return Failure("no-hub-client", message, "Give a Python that has huggingface_hub with the option python.")
+        if isinstance(e, client.StalledError):
+            message = f"No byte arrived from {r.endpoint} for {r.stall_timeout:.0f} s."
+            return Failure("stalled", message, "Check the network, or raise stall_timeout.", True, xet=self._xet)
+        died = t.cast(client.WorkerDiedError, e)
+        if died.status < 0:
+            message = f"The worker process was killed by signal {-died.status}."
+            remedy = "Signal 9 is often the kernel's, for lack of memory: lower max_workers, or give it more."
+            return Failure("worker-killed", message, remedy, True)
+        message = f"{r.python} ended with status {died.status}: {self._hide(died.tail)}."
+        return Failure("worker-failed", message, "Check that this is a Python that works.")
 
     def _hide(self, text: str) -> str:
         lines = [line for line in text.splitlines() if line.strip()]

@@ -32,17 +32,19 @@ class Staging:
         self.folder = os.path.join(self.base, "staging", commit)
         self._job = {"repo": repo, "commit": commit}
 
-    def open(self) -> None:
-        """Make the area, without what runs for other commits left, and note whose destination this is."""
+    def tidy(self) -> None:
+        """Remove what runs for other commits left, and unfinished files; nothing is made."""
         parent = os.path.dirname(self.folder)
-        os.makedirs(parent, exist_ok=True)
-        for other in os.listdir(parent):
+        for other in os.listdir(parent) if os.path.isdir(parent) else ():
             if other != os.path.basename(self.folder):
                 shutil.rmtree(os.path.join(parent, other), ignore_errors=True)
+        self.drop_partials()
+
+    def open(self) -> None:
+        """Make the area, and note whose destination this is."""
         os.makedirs(self.folder, exist_ok=True)
         with open(os.path.join(self.base, _JOB), "w", encoding="utf-8") as f:
             json.dump(self._job, f)
-        self.drop_partials()
 
     def drop_partials(self) -> None:
         """Remove unfinished files and huggingface_hub's notes: nothing proves what is in them.

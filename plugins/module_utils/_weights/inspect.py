@@ -77,14 +77,14 @@ def inspect(dest: str, repo: str = "", commit: str = "", level: Level = "header"
     files that nobody wrote to. Nothing is written."""
     found = load(dest)
     if found:
-        return _by_manifest(dest, found, repo, commit, level, fresh)
+        return _by_manifest(dest, found, repo=repo, commit=commit, level=level, fresh=fresh)
     verdict = _by_structure(dest, level)
     if verdict.verdict != "absent" and repo:
         verdict.findings.append(info("repo-unproven", f"Nothing in {dest} proves that it is {repo}."))
     return verdict
 
 
-def _by_manifest(dest: str, found: Manifest, repo: str, commit: str, level: Level, fresh: bool) -> Verdict:  # noqa: PLR0917
+def _by_manifest(dest: str, found: Manifest, *, repo: str, commit: str, level: Level, fresh: bool) -> Verdict:
     out = Verdict(repo=found.repo, commit=found.commit, files=len(found.files))
     out.bytes_total = sum(r.size for r in found.files.values())
     out.expected = len(found.shards)
@@ -92,13 +92,14 @@ def _by_manifest(dest: str, found: Manifest, repo: str, commit: str, level: Leve
         return _foreign(out, f"{dest} holds {found.repo}, not {repo}")
     if commit and commit != found.commit:
         return _foreign(out, f"{dest} holds {found.repo} at commit {found.commit}, not at {commit}")
+    # Of a file that somebody wrote to, its hash alone says whether it is still the same.
+    need = max(level, found.verified, key=LEVELS.index)
     again = [
         name
         for name, record in found.files.items()
-        if (fresh and level == "sha256") or not record.holds(os.path.join(dest, name), found.verified)
+        if (fresh and level == "sha256") or not record.holds(os.path.join(dest, name), need)
     ]
-    # Of a file that somebody wrote to, its hash alone says whether it is still the same.
-    depth: Level = "none" if level == "none" else found.verified if level != "sha256" else "sha256"
+    depth: Level = "none" if level == "none" else need
     remotes = found.remotes()
     checks = check_many(dest, (remotes[n] for n in again), depth)
     _judge(out, checks, found.shards)
@@ -155,7 +156,7 @@ def _by_structure(dest: str, level: Level) -> Verdict:
         out.findings.append(error("absent", f"{dest} does not exist or holds no files.", _REMEDIES["missing"]))
         return out
     out.files = len(names)
-    out.bytes_total = sum(os.stat(os.path.join(dest, n)).st_size for n in names)
+    out.bytes_total = sum(_stat(dest, n).st_size for n in names)
     indices = [n for n in names if is_index(n)]
     try:
         maps = {n: read_weight_map(os.path.join(dest, n), n) for n in indices}
@@ -234,7 +235,7 @@ def leftovers(dest: str, wanted: t.Container[str]) -> list[Finding]:
     """Unfinished downloads and weights that do not belong to the snapshot."""
     partial, stale = [], []
     for name in _files(dest, hidden=True):
-        size = os.lstat(os.path.join(dest, name)).st_blocks * 512
+        size = _stat(dest, name).st_blocks * 512
         if name.endswith(".incomplete") or name.startswith(f"{FOLDER}/staging/"):
             partial.append(size)
         elif name not in wanted and is_weight(name) and not name.startswith(FOLDER):
@@ -270,3 +271,11 @@ def _files(dest: str, hidden: bool = False) -> list[str]:
             folders[:] = [f for f in folders if f not in (FOLDER, ".cache", ".git")]
         out.extend(os.path.relpath(os.path.join(folder, n), dest) for n in names)
     return sorted(out)
+
+
+def _stat(dest: str, name: str) -> os.stat_result:
+    """What lstat says; all zero for a file that a run at the same time has just moved away."""
+    try:
+        return os.lstat(os.path.join(dest, name))
+    except FileNotFoundError:
+        return os.stat_result([0] * 19)

@@ -128,7 +128,7 @@ def save(dest: str, manifest: Manifest) -> None:
     """Write the manifest so that a reader sees the old or the new one, also after a crash."""
     path = manifest_path(dest)
     body = {"schema": SCHEMA, "written": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), **asdict(manifest)}
-    temporary = f"{path}.{os.getpid()}"
+    temporary = f"{path}.new"  # the lock of the destination makes this run the only writer
     with open(temporary, "w", encoding="utf-8") as f:
         json.dump(body, f, indent=1, sort_keys=True)
         f.flush()

@@ -92,6 +92,11 @@ def test_stale_weights_and_unfinished_files_are_named(folder: Path) -> None:
     assert {"stale", "partial-leftovers"} <= ids(seen)
 
 
+def test_a_link_to_nowhere_is_no_reason_to_stop(folder: Path) -> None:
+    (folder / "link").symlink_to(folder / "nowhere")
+    assert inspect(str(folder)).complete
+
+
 def test_a_broken_index_is_corrupt(folder: Path) -> None:
     (folder / "model.safetensors.index.json").write_text("<html>")
     assert inspect(str(folder)).verdict == "corrupt"

@@ -1,0 +1,61 @@
+# Copyright: (c) 2026, The modelops.vllm contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""hf_snapshot as Ansible runs it: packed into an archive, with a token that must not leak."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from hub_testing import Snapshot
+from loopback_hub import Hub
+
+ROOT = Path(__file__).parents[2]
+
+
+def ansible(snapshot: Snapshot, *arguments: str, **options: object) -> subprocess.CompletedProcess[str]:
+    """An ad-hoc call of the module on this machine."""
+    params = json.dumps(snapshot.params(**options))
+    command = [
+        str(Path(sys.executable).parent / "ansible"),
+        "localhost",
+        "-m",
+        "modelops.vllm.hf_snapshot",
+        "-a",
+        params,
+    ]
+    return subprocess.run([*command, *arguments], capture_output=True, text=True, check=False, cwd=ROOT, env=_env())
+
+
+def _env() -> dict[str, str]:
+    return {**os.environ, "ANSIBLE_LOCALHOST_WARNING": "false", "LC_ALL": "C.UTF-8"}
+
+
+def test_the_worker_is_found_in_the_archive_and_the_token_nowhere(
+    snapshot: Snapshot, hub: Hub, files: dict[str, bytes]
+) -> None:
+    hub.token = "hf_s3cr3t"
+    hub.repos["org/model"].gated = True
+    run = ansible(snapshot, "-vvvv", "--diff", token="hf_s3cr3t")
+    assert "CHANGED" in run.stdout, run.stdout[-3000:]
+    assert snapshot.holds(files)
+    assert "hf_s3cr3t" not in run.stdout + run.stderr
+
+
+def test_a_refused_token_is_not_in_the_failure(snapshot: Snapshot, hub: Hub, files: dict[str, bytes]) -> None:
+    hub.token = "hf_right"
+    hub.repos["org/model"].gated = True
+    run = ansible(snapshot, "-vvvv", token="hf_wr0ng")
+    assert "FAILED" in run.stdout
+    assert "does not accept" in run.stdout
+    assert "hf_wr0ng" not in run.stdout + run.stderr
+
+
+def test_check_mode_on_a_bare_node_works(snapshot: Snapshot, files: dict[str, bytes]) -> None:
+    run = ansible(snapshot, "--check", python="/opt/nowhere/bin/python")
+    assert "CHANGED" in run.stdout
+    assert "plan-unknown" in run.stdout
