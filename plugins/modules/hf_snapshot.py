@@ -27,7 +27,7 @@ attributes:
     support: full
     details:
       - Writes nothing. Lists the commit, verifies what is there, and returns what would be fetched.
-      - Where huggingface_hub is not installed yet the plan is unknown, which a finding says, and RV(changed) is true.
+      - Where huggingface_hub is not installed yet the plan is unknown. A finding says so, and a change is reported.
   diff_mode:
     support: full
     details:
