@@ -32,10 +32,10 @@ demo-clean:
 test: unit integration molecule
 
 unit: setup
-	@$(ENV) && step unit && pytest -q tests/unit
+	@$(ENV) && step unit && pytest -q -m "slow or not slow" tests/unit
 
 integration: setup
-	@$(ENV) && step integration && MODELOPS_HUB_PYTHONS="$$HUB_OLD_VENV/bin/python:$(BIN)/python" pytest -q tests/integration
+	@$(ENV) && step integration && MODELOPS_HUB_PYTHONS="$$HUB_OLD_VENV/bin/python:$(BIN)/python" pytest -q -m "slow or not slow" tests/integration
 
 molecule: $(SCENARIOS:%=molecule-%)
 

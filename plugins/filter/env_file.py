@@ -13,7 +13,7 @@ from ansible_collections.modelops.vllm.plugins.module_utils._serve import render
 DOCUMENTATION = r"""
 name: env_file
 short_description: Text of a file for systemd's EnvironmentFile
-version_added: 0.1.0
+version_added: 1.0.0
 author:
   - The modelops.vllm contributors (@modelops)
 description:

@@ -9,7 +9,7 @@ import typing as t
 DOCUMENTATION = r"""
 name: findings_text
 short_description: Findings as lines for people
-version_added: 0.1.0
+version_added: 1.0.0
 author:
   - The modelops.vllm contributors (@modelops)
 description:

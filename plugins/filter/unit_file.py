@@ -13,7 +13,7 @@ from ansible_collections.modelops.vllm.plugins.module_utils._serve import render
 DOCUMENTATION = r"""
 name: unit_file
 short_description: Text of a systemd service from a mapping of sections
-version_added: 0.1.0
+version_added: 1.0.0
 author:
   - The modelops.vllm contributors (@modelops)
 description:

@@ -8,7 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: bench_report
 short_description: Report on benchmark results, and compare them with a baseline
-version_added: 0.1.0
+version_added: 1.0.0
 description:
   - Writes what M(modelops.vllm.vllm_bench) measured as a self-contained HTML page and as Markdown.
   - With O(baseline) it compares two results by the medians of their repeats. A change counts only when it leaves the

@@ -8,7 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: gpu_info
 short_description: NVIDIA GPUs of a node, their memory, links and driver
-version_added: 0.1.0
+version_added: 1.0.0
 author:
   - The modelops.vllm contributors (@modelops)
 description:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: hf_snapshot
-version_added: 0.1.0
+version_added: 1.0.0
 short_description: Make a verified snapshot of a Hugging Face model be present
 description:
   - Downloads the files of one commit of a model repository and proves each of them, by size, safetensors header and

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: hf_snapshot_info
-version_added: 0.1.0
+version_added: 1.0.0
 short_description: Tell whether a folder holds a complete snapshot of a model
 description:
   - Judges a folder by its manifest, which M(modelops.vllm.hf_snapshot) wrote, or without one by its index and the

@@ -8,7 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: layout_info
 short_description: All layouts of a model on GPUs, valid or why not
-version_added: 0.1.0
+version_added: 1.0.0
 author:
   - The modelops.vllm contributors (@modelops)
 description:

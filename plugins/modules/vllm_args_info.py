@@ -8,7 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: vllm_args_info
 short_description: Judge the flags of a vLLM instance by the installed vLLM, without starting it
-version_added: 0.1.0
+version_added: 1.0.0
 author:
   - The modelops.vllm contributors (@modelops)
 description:

@@ -8,7 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: vllm_bench
 short_description: Measure a running vLLM server with figures that can be trusted
-version_added: 0.1.0
+version_added: 1.0.0
 description:
   - Runs the deployed vLLM's own C(vllm bench serve) against a server, once for each point and repeat, and judges
     every request.

@@ -8,7 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: vllm_port_info
 short_description: Say whether an instance may serve on an address, and who holds it
-version_added: 0.1.0
+version_added: 1.0.0
 author:
   - The modelops.vllm contributors (@modelops)
 description:

@@ -181,7 +181,7 @@ def test_what_is_broken_as_published_is_said_and_not_fetched_again(snapshot: Sna
     content = model()
     content[SHARD] = content[SHARD][:-100]
     hub.commit(REPO, content)
-    for _ in range(2):
+    for _run in range(2):
         result = snapshot.fails()
         assert finding(result, "upstream-inconsistent")["severity"] == "error"
         assert len(hub.requests(role="cdn")) == 4
@@ -192,7 +192,7 @@ def test_an_index_that_does_not_fit_its_shards_is_a_warning_on_every_run(snapsho
     content = model()
     content[SHARD] = safetensors({"layer.2.a": 100, "other": 50})
     hub.commit(REPO, content)
-    for _ in range(2):
+    for _run in range(2):
         assert finding(snapshot(), "upstream-inconsistent")["numbers"] == {"file": SHARD, "tensors": 1}
     assert finding(snapshot.fails(strict=True), "upstream-inconsistent")
 
@@ -225,7 +225,7 @@ def test_a_second_run_waits_and_finds_the_work_done(snapshot, hub, files) -> Non
     """[flock-noop-corruption]"""
     hub.fault("/cdn/", "delay", seconds=2, times=4)
     results = []
-    runs = [_process(snapshot) for _ in range(2)]
+    runs = [_process(snapshot) for _run in range(2)]
     results = [json.loads(p.communicate(timeout=60)[0]) for p in runs]
     assert sorted(r["changed"] for r in results) == [False, True], results
     assert len(hub.requests(role="cdn")) == 4

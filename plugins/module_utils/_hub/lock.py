@@ -162,4 +162,4 @@ def _who(text: str) -> str:
     if not holder:
         return "an unknown process"
     age = max(0, int(time.time()) - int(holder.get("since", 0)))
-    return f"process {holder.get('pid')} on {str(holder.get('host')).split(' ')[0]}, started {age} s ago"
+    return f"process {holder.get('pid')} on {str(holder.get('host')).partition(' ')[0]}, started {age} s ago"

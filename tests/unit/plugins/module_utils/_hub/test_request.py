@@ -128,13 +128,9 @@ def test_an_old_version_is_refused_with_what_was_found() -> None:
 
 
 def test_the_worker_reports_the_chain_without_the_token() -> None:
-    try:
-        try:
-            raise ValueError("Illegal header value b'Bearer hf_secret'")
-        except ValueError as e:
-            raise OSError(28, "No space left") from e
-    except OSError as e:
-        outer, inner = describe(e, "hf_secret")
+    failure = OSError(28, "No space left")
+    failure.__cause__ = ValueError("Illegal header value b'Bearer hf_secret'")
+    outer, inner = describe(failure, "hf_secret")
     assert (outer["errno"], outer["classes"][0]) == (28, "OSError")
     assert "***" in inner["text"]
     assert "hf_secret" not in inner["text"]

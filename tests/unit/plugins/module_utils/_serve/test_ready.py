@@ -44,7 +44,9 @@ class FakeUnit(Unit):
         return self._script[at][0]
 
     def read_journal(self, state: UnitState) -> None:
-        self.lines = [line for s, (_, lines) in self._script.items() if s <= self._clock.time - 100 for line in lines]
+        self.lines = [
+            line for s, (_state, lines) in self._script.items() if s <= self._clock.time - 100 for line in lines
+        ]
 
 
 def wait(
