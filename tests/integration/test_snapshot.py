@@ -75,7 +75,7 @@ def test_files_are_readable_by_a_service_whatever_the_umask(snapshot: Snapshot, 
     ],
 )
 def test_damage_is_named_and_only_the_damaged_file_is_fetched(snapshot, hub, files, damage, verdict) -> None:
-    snapshot()
+    commit = snapshot()["commit"]
     hub.clear()
     damage(snapshot.dest / SHARD)
     seen = snapshot.info()
@@ -83,8 +83,8 @@ def test_damage_is_named_and_only_the_damaged_file_is_fetched(snapshot, hub, fil
     assert seen["verdict"] == ("incomplete" if verdict == "missing" else "corrupt")
     assert verdict in ids(seen)
 
-    planned = snapshot(check=True)
-    result = snapshot()
+    planned = snapshot(check=True, revision=commit)
+    result = snapshot(revision=commit)
     for each in (planned, result):
         assert each["changed"]
         assert each["fetched"] == [SHARD]
@@ -96,7 +96,7 @@ def test_damage_is_named_and_only_the_damaged_file_is_fetched(snapshot, hub, fil
         assert finding(result, verdict)["severity"] == "warning"
     assert [r.path.split("?")[0].split("/")[1] for r in hub.requests(role="cdn")] == ["cdn"]
     assert snapshot.holds(files)
-    assert not snapshot()["changed"]
+    assert not snapshot(revision=commit)["changed"]
 
 
 def test_what_a_failing_disk_does_is_found_by_reverify(snapshot: Snapshot, files: dict[str, bytes]) -> None:
