@@ -31,7 +31,13 @@ print(json.load(urllib.request.urlopen(req, timeout=60))["usage"]["completion_to
 def deploy(*arguments: str, **variables: t.Any) -> subprocess.CompletedProcess[str]:
     """Run the scenario's play again with other variables."""
     command = ["ansible-playbook", "-i", os.environ["MOLECULE_INVENTORY_FILE"], *arguments, str(CONVERGE)]
-    return subprocess.run([*command, "-e", json.dumps(variables)], capture_output=True, text=True, check=False)
+    command += ["-e", json.dumps(variables)]
+    # Molecule asks for colours and for failures on stderr, and the callback wraps long messages: the tests look for
+    # words in one plain line.
+    env = {**os.environ, "ANSIBLE_FORCE_COLOR": "0", "ANSIBLE_NOCOLOR": "1"}
+    run = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, env=env)
+    run.stdout = " ".join(run.stdout.split())
+    return run
 
 
 def show(host: t.Any, name: str) -> str:
@@ -92,7 +98,6 @@ def test_a_second_run_changes_nothing_and_shows_no_secret(host: t.Any) -> None:
     assert show(host, "MainPID") == pid
     for secret in (KEY, "s3cr3t"):
         assert secret not in run.stdout
-        assert secret not in run.stderr
 
 
 def refused(host: t.Any, *words: str, **variables: t.Any) -> None:
