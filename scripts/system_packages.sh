@@ -4,7 +4,7 @@ set -euo pipefail
 . "$(dirname "$0")/env.sh"
 
 # podman's network back-end has another name before Debian 12 and Ubuntu 24.04.
-packages=(ca-certificates debootstrap git iproute2 iptables podman procps python3 python3-venv runc)
+packages=(ca-certificates debootstrap git iproute2 iptables podman procps python3 python3-venv runc shellcheck)
 missing() {
   local p
   for p in "$@"; do
