@@ -125,10 +125,12 @@ def test_an_invalid_layout_is_refused_before_anything_is_touched(host: t.Any) ->
 def test_a_taken_port_is_refused_and_its_owner_named(host: t.Any) -> None:
     # B16, B17: the owner stays alive.
     host.check_output("systemd-run --unit=other-owner python3 -m http.server 8123 --bind 127.0.0.1")
-    time.sleep(1)
-    refused(host, "8123", "other-owner.service", serve_port=8123)
-    assert host.service("other-owner.service").is_running
-    host.check_output("systemctl stop other-owner.service")
+    try:
+        time.sleep(1)
+        refused(host, "8123", "other-owner.service", serve_port=8123)
+        assert host.service("other-owner.service").is_running
+    finally:
+        host.run("systemctl stop other-owner.service")
 
 
 def test_an_engine_that_dies_comes_back(host: t.Any) -> None:
@@ -151,6 +153,9 @@ def test_a_release_that_cannot_start_gives_the_node_back_to_the_last_good_one(ho
     assert "The last good release serves again" in run.stdout, run.stdout[-3000:]
     assert files(host) == before
     assert tokens(host) == "8"
+    pid = show(host, "MainPID")
+    assert deploy().returncode == 0
+    assert show(host, "MainPID") == pid
 
 
 def test_a_first_release_that_cannot_start_is_stopped(host: t.Any) -> None:
