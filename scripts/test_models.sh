@@ -9,7 +9,8 @@ profile=playbooks/vars/models/minimax_m2_5.yml
 
 [ -e .cache/hub.made ] && [ ! "$maker" -nt .cache/hub.made ] && [ ! "$profile" -nt .cache/hub.made ] && exit 0
 step "tiny checkpoints"
-rm -rf "$hub" && mkdir -p "$hub"/{modelops/demo-moe,modelops/minimax-m2-tiny,MiniMaxAI/MiniMax-M2.5}
+# The folder itself stays: nodes that run have it mounted.
+rm -rf "${hub:?}"/* && mkdir -p "$hub"/{modelops/demo-moe,modelops/minimax-m2-tiny,MiniMaxAI/MiniMax-M2.5}
 "$SYSTEM_PYTHON" "$maker" "$hub/modelops/demo-moe" --arch qwen3_moe --shards 8 --zero-based
 "$SYSTEM_PYTHON" "$maker" "$hub/modelops/minimax-m2-tiny" --arch minimax_m2 --shards 8 --zero-based
 # A repository with MiniMax-M2.5's name and config.json and tiny shards: what a node without GPUs can plan and render with.

@@ -9,24 +9,28 @@ import json
 
 ARGS = "/etc/vllm/main.yaml"
 
-# vLLM's own parser, as `vllm serve --config` uses it; the engine is not started.
+# The real command line with the rendered file, up to the point where the engine would start.
 PARSE = f"""
 import json, sys
+import vllm.entrypoints.cli.serve as serve
+from vllm.entrypoints.cli.main import main
+
+NAMES = ("model", "served_model_name", "tensor_parallel_size", "enable_expert_parallel", "data_parallel_size",
+         "max_model_len", "tool_call_parser", "reasoning_parser", "enable_auto_tool_choice", "host", "port")
+def show(args):
+    print("ARGS " + json.dumps({{n: getattr(args, n) for n in NAMES}}))
+
+serve.ServeSubcommand.cmd = staticmethod(show)
 sys.argv = ["vllm", "serve", "--config", "{ARGS}"]
-from vllm.entrypoints.openai.cli_args import make_arg_parser, validate_parsed_serve_args
-from vllm.utils.argparse_utils import FlexibleArgumentParser
-args = make_arg_parser(FlexibleArgumentParser()).parse_args(["--config", "{ARGS}"])
-validate_parsed_serve_args(args)
-print(json.dumps({{k: getattr(args, k) for k in (
-    "model", "served_model_name", "tensor_parallel_size", "enable_expert_parallel", "data_parallel_size",
-    "max_model_len", "tool_call_parser", "reasoning_parser", "enable_auto_tool_choice", "host", "port")}}))
+main()
 """
 
 
 def test_the_real_parser_takes_the_rendered_args_of_tp8_ep(host) -> None:
     out = host.run("cd / && VLLM_LOGGING_LEVEL=ERROR /opt/vllm/bin/python -c %s", PARSE)
     assert out.rc == 0, out.stderr
-    assert json.loads(out.stdout.splitlines()[-1]) == {
+    args = next(line.removeprefix("ARGS ") for line in out.stdout.splitlines() if line.startswith("ARGS "))
+    assert json.loads(args) == {
         "model": "/srv/models/MiniMaxAI/MiniMax-M2.5",
         "served_model_name": ["minimax-m2.5"],
         "tensor_parallel_size": 8,
@@ -43,7 +47,7 @@ def test_the_real_parser_takes_the_rendered_args_of_tp8_ep(host) -> None:
 
 def test_the_weights_are_verified(host) -> None:
     manifest = json.loads(host.file("/srv/models/MiniMaxAI/MiniMax-M2.5/.modelops/manifest.json").content_string)
-    assert manifest["repo_id"] == "MiniMaxAI/MiniMax-M2.5"
+    assert manifest["repo"] == "MiniMaxAI/MiniMax-M2.5"
     assert sum(f.endswith(".safetensors") for f in manifest["files"]) == 8
 
 
