@@ -16,7 +16,7 @@ step "Hub and node"
 mkdir -p .demo
 ansible-playbook -i localhost, tests/support/demo/up.yml >.demo/up.log || { cat .demo/up.log; exit 1; }
 # The Hub is needed for the download only; the node goes on serving until make demo-clean.
-trap 'podman kill modelops-demo-hub >/dev/null' EXIT
+trap 'podman kill modelops-demo-hub >/dev/null 2>&1 || true' EXIT
 step "ansible-playbook -i inventories/demo playbooks/deploy.yml -e model_profile=demo_moe"
 ansible-playbook -i inventories/demo playbooks/deploy.yml -e model_profile=demo_moe "$@"
 echo
