@@ -72,7 +72,7 @@ def test_check_mode_plans_and_touches_nothing(host: t.Any) -> None:
 def test_a_deleted_shard_and_nothing_else_is_fetched_again(host: t.Any) -> None:
     before = {s: host.check_output("stat -c %%i %s/%s", DEST, s) for s in SHARDS if s != SHARDS[1]}
     host.run("rm -f %s/%s", DEST, SHARDS[1])
-    assert "fetched 1 files" in deploy()
+    assert f"1 of them fetched (1.1 MB): {SHARDS[1]}" in deploy()
     assert sums(host) == {s: manifest(host)["files"][s]["sha256"] for s in SHARDS}
     assert {s: host.check_output("stat -c %%i %s/%s", DEST, s) for s in before} == before
 
@@ -87,7 +87,7 @@ def test_a_shard_with_a_flipped_byte_is_named_and_fetched_again(host: t.Any) -> 
     assert host.file(path).sha256sum != wanted
     out = deploy()
     assert f"{SHARDS[5]}: its size is right, its content is not what the Hub has" in out
-    assert "fetched 1 files" in out
+    assert f"1 of them fetched (1.2 MB): {SHARDS[5]}" in out
     assert host.file(path).sha256sum == wanted
 
 
