@@ -17,6 +17,7 @@ from .._weights.checks import Check, Level, RemoteFile, check_file
 from .._weights.inspect import finding_of
 from .._weights.selection import Listing
 from .errors import Failure
+from .progress import Progress, Tally
 from .request import Report, Request
 from .sources import ListingError, Source
 from .staging import Staging
@@ -40,21 +41,34 @@ def list_files(source: Source, known: str, request: Request, report: Report) -> 
 
 
 def fetch(
-    source: Source, files: t.Iterable[RemoteFile], staging: Staging, request: Request, report: Report
+    source: Source, files: t.Collection[RemoteFile], staging: Staging, report: Report, progress: Progress
 ) -> dict[str, Check]:
     """Bring files to the staging area and prove them; the verdicts, all of them right.
 
     An attempt that proves at least one more file starts the count of ``retries`` anew, so the number of attempts
     is bounded by the number of files. Raises ModelopsError when the bound is reached, or at once for a failure
-    that no retry mends; what is proven stays for the next run.
+    that no retry mends; what is proven stays for the next run, and nothing unfinished that fills the disk.
     """
+    tally = Tally()
+    try:
+        with progress.phase("fetch", files, lambda: (staging.bytes_of(files), tally.files)):
+            return _fetch(source, files, staging, report, tally)
+    except BaseException:
+        staging.drop_partials()
+        raise
+
+
+def _fetch(
+    source: Source, files: t.Collection[RemoteFile], staging: Staging, report: Report, tally: Tally
+) -> dict[str, Check]:
+    request = report.request
     left = {f.name: f for f in sorted(files, key=lambda f: -f.size)}
     right: dict[str, Check] = {}
     failures = 0
     while left:
         report.attempts += 1
         before = len(left)
-        failure, checks = _attempt(source, list(left.values()), staging, request.level)
+        failure, checks = _attempt(source, list(left.values()), staging, request.level, tally)
         for name, check in checks.items():
             report.bytes_fetched += left[name].size
             if is_right(check):
@@ -84,7 +98,7 @@ def _pause(failures: int, failure: Failure) -> None:
 
 
 def _attempt(
-    source: Source, files: t.Sequence[RemoteFile], staging: Staging, level: Level
+    source: Source, files: t.Sequence[RemoteFile], staging: Staging, level: Level, tally: Tally
 ) -> tuple[Failure | None, dict[str, Check]]:
     """Each file is hashed as it lands, while the next ones arrive."""
     by_name = {f.name: f for f in files}
@@ -92,11 +106,18 @@ def _attempt(
         futures: list[Future[Check]] = []
 
         def on_landed(name: str) -> None:
-            futures.append(pool.submit(check_file, staging.path(name), by_name[name], level, durable=True))
+            futures.append(pool.submit(_prove, staging.path(name), by_name[name], level, tally))
 
         failure = source.fetch(files, staging, on_landed)
         checks = [f.result() for f in futures]
     return failure, {c.name: c for c in checks}
+
+
+def _prove(path: str, file: RemoteFile, level: Level, tally: Tally) -> Check:
+    check = check_file(path, file, level, durable=True)
+    if is_right(check):
+        tally.finished(file)
+    return check
 
 
 def is_right(check: Check) -> bool:

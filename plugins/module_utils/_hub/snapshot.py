@@ -14,7 +14,7 @@ from dataclasses import replace
 from .._errors import ModelopsError
 from .._findings import Finding, error, info
 from .._weights import manifest as manifests
-from .._weights.checks import LEVELS, Check, RemoteFile, Stamp, check_many
+from .._weights.checks import LEVELS, Check, Level, RemoteFile, Stamp, check_many
 from .._weights.index import compare, read_weight_map
 from .._weights.inspect import finding_of, inspect, leftovers
 from .._weights.manifest import FOLDER, Manifest, Record
@@ -25,6 +25,7 @@ from .._weights.selection import Target, choose
 from . import disk
 from .fetching import failed, fetch, is_right, list_files, shorten
 from .lock import Lock, locked
+from .progress import Progress, Tally
 from .request import Report, Request
 from .sources import FolderSource, HubSource, ListingError, Source
 from .staging import Staging, make_folders, unfinished
@@ -95,13 +96,17 @@ class _Run:
                 if self._nothing_to_do(found, target):  # another run did it while this one waited
                     self._unchanged(t.cast(Manifest, found), target)
                 else:
-                    self._mend(found, target, lock)
+                    self._mend(found, target, lock, Progress(self.dest, self._run_id()))
         finally:
             # A run that was refused leaves nothing behind; folders with something in them stay.
             with contextlib.suppress(OSError):
                 os.rmdir(books)
                 if new:
                     os.rmdir(self.dest)
+
+    def _run_id(self) -> str:
+        """What tells this run from others: Ansible's temporary folder of the task, which the action plugin knows."""
+        return os.path.basename(os.path.dirname(self.request.scratch))
 
     # Looking
 
@@ -206,11 +211,11 @@ class _Run:
         report.findings.extend(leftovers(self.dest, target.files))
         self._apply_strict()
 
-    def _look(self, found: Manifest | None, target: Target) -> dict[str, Check]:
+    def _look(self, found: Manifest | None, target: Target, progress: Progress | None = None) -> dict[str, Check]:
         """Verdicts on all files that no record proves."""
         # A file that is there and was proven by hash once is not believed for less.
         level = max(self.request.level, found.verified if found else "none", key=LEVELS.index)
-        checks = check_many(self.dest, self._unproven(found, target), level)
+        checks = _check_telling(progress, self.dest, self._unproven(found, target), level)
         if found is None and not unfinished(self.dest):
             reason = stranger(self.dest, target.files, target.commit, checks)
             if reason:
@@ -239,31 +244,40 @@ class _Run:
         """Check mode: what would be fetched, without writing anything."""
         report = self.report
         checks = self._look(found, target)
-        wanted = self._note_bad(checks, target)
+        replaced = self._note_bad(checks, target)
+        staging = Staging(self.dest, self.request.repo, target.commit)
+        arrived = [c.name for c in check_many(staging.folder, replaced, self.request.level).values() if is_right(c)]
+        wanted = [f for f in replaced if f.name not in arrived]
         self.source.require_fetchable(wanted)
         disk.require_space(self.dest, sum(f.size for f in wanted), len(wanted), self.request.reserve)
         report.fetched = [f.name for f in wanted]
         report.bytes_fetched = sum(f.size for f in wanted)
-        report.changed = bool(wanted) or not self._is_current(found, target)
+        report.changed = bool(replaced) or not self._is_current(found, target)
 
     # Mending
 
-    def _mend(self, found: Manifest | None, target: Target, lock: Lock) -> None:
+    def _mend(self, found: Manifest | None, target: Target, lock: Lock, progress: Progress) -> None:
+        try:
+            self._mend_telling(found, target, lock, progress)
+        finally:
+            progress.close()
+
+    def _mend_telling(self, found: Manifest | None, target: Target, lock: Lock, progress: Progress) -> None:
         r, report = self.request, self.report
-        checks = self._look(found, target)
+        checks = self._look(found, target, progress)
         wanted = self._note_bad(checks, target)
         staging = Staging(self.dest, r.repo, target.commit)
         if wanted:
             self.source.require_fetchable(wanted)
             staging.tidy()
-            staged = check_many(staging.folder, wanted, r.level)
+            staged = _check_telling(progress, staging.folder, wanted, r.level)
             arrived = {n: c for n, c in staged.items() if is_right(c)}
             for name in staged.keys() - arrived.keys():
                 staging.drop(name)
             left = [f for f in wanted if f.name not in arrived]
             disk.require_space(self.dest, sum(f.size for f in left), len(left), r.reserve)
             staging.open()
-            arrived |= fetch(self.source, left, staging, r, report)
+            arrived |= fetch(self.source, left, staging, report, progress)
             lock.require()
             staging.promote(arrived)
             checks |= self._restamped(arrived)
@@ -351,6 +365,19 @@ class _Run:
 
 # Warnings about the state at the end; a damaged file that was mended is none.
 _DOUBTS = {"no-weights", "no-manifest", "sparse", "stale", "upstream-inconsistent", "weights-left-out"}
+
+
+def _check_telling(
+    progress: Progress | None, folder: str, files: t.Collection[RemoteFile], level: Level
+) -> dict[str, Check]:
+    """The verdicts on files, with their progress told; on those that are not there, there is nothing to tell."""
+    here = [f for f in files if os.path.isfile(os.path.join(folder, f.name))]
+    if not (progress and here):
+        return check_many(folder, files, level)
+    tally = Tally()
+    with progress.phase("verify", here, lambda: (tally.bytes, tally.files)):
+        checks = check_many(folder, here, level, tally)
+    return checks | check_many(folder, [f for f in files if f.name not in checks], level)
 
 
 def _listed(names: t.Sequence[str]) -> str:

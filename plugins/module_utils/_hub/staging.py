@@ -18,6 +18,7 @@ import shutil
 import typing as t
 
 from .._errors import ModelopsError
+from .._weights.checks import RemoteFile
 from .._weights.manifest import FOLDER, sync_folder
 
 _JOB = "job.json"
@@ -70,6 +71,16 @@ class Staging:
                 with contextlib.suppress(OSError):
                     total += os.lstat(os.path.join(folder, name)).st_blocks * 512
         return total
+
+    def bytes_of(self, files: t.Iterable[RemoteFile]) -> int:
+        """Bytes that arrived of these files: the size of those that landed, and what is on disk of unfinished ones."""
+        landed = sum(f.size for f in files if os.path.isfile(self.path(f.name)))
+        unfinished = 0
+        for folder, _folders, names in os.walk(os.path.join(self.folder, ".cache")):
+            for name in names:
+                with contextlib.suppress(OSError):
+                    unfinished += os.lstat(os.path.join(folder, name)).st_blocks * 512
+        return landed + unfinished
 
     def promote(self, names: t.Iterable[str]) -> None:
         """Move proven files to their places, readable by the service that will load them."""
