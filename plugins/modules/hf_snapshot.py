@@ -142,6 +142,17 @@ options:
     description: Whether a doubt fails the run, as stale weights in O(dest) or an index that does not fit its shards.
     type: bool
     default: false
+  progress_interval:
+    description:
+      - Seconds between two lines that tell how far the run is. V(0) for none.
+      - The lines go to standard error, and AWX shows them in the output of the job.
+      - Unless it is V(0), the module runs as a job on the node. When the connection is lost the task waits for it to come
+        back, and when the whole play is ended the download goes on. A run that is started at that time waits for it, shows
+        its progress, and finds the work done.
+      - Not in check mode, and not with O(offline), where a run takes a moment.
+    type: int
+    default: 30
+    version_added: 1.1.0
   python:
     description: Python interpreter that has huggingface_hub. By default the one that runs the module.
     type: path
@@ -269,6 +280,7 @@ def main() -> None:
             "lock_timeout": {"type": "int", "default": 3600},
             "prune": {"type": "bool", "default": False},
             "strict": {"type": "bool", "default": False},
+            "progress_interval": {"type": "int", "default": 30},
             "python": {"type": "path"},
         },
         supports_check_mode=True,
