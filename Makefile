@@ -35,7 +35,7 @@ unit: setup
 	@$(ENV) && step unit && pytest -q -m "slow or not slow" tests/unit
 
 integration: setup
-	@$(ENV) && step integration && MODELOPS_HUB_PYTHONS="$$HUB_OLD_VENV/bin/python:$(BIN)/python" pytest -q -m "slow or not slow" tests/integration
+	@$(ENV) && step integration && MODELOPS_HUB_PYTHONS="$$HUB_OLD_VENV/bin/python:$$HUB_1X_VENV/bin/python:$(BIN)/python" pytest -q -m "slow or not slow" tests/integration
 
 molecule: $(SCENARIOS:%=molecule-%)
 

