@@ -17,8 +17,9 @@ description:
   - Every layout that is not valid says why, with the numbers and the nearest valid layouts. Every layout that is valid
     says how much memory its weights take and how many tokens its KV cache holds.
   - An invalid layout is a result, not a failure of the module.
-  - Memory is computed from the shape of the model. Norms, biases, MTP layers and vision towers are left out,
-    which is below 1 % for the models that this was checked with.
+  - Weights are measured from the headers of the shards where O(model_dir) has them all, and otherwise computed from the
+    shape of the model. Computed ones leave out norms, biases and MTP layers, which is below 1 % for the models that
+    this was checked with.
 extends_documentation_fragment:
   - modelops.vllm._attributes
   - modelops.vllm._attributes.action_group
@@ -32,13 +33,14 @@ options:
     type: dict
   model_dir:
     description:
-      - Directory of a snapshot on the node, from which C(config.json) and C(hf_quant_config.json) are read.
+      - Directory of a snapshot on the node, from which C(config.json), C(hf_quant_config.json) and the headers of the
+        shards are read.
     type: path
   gpus:
     description:
       - The GPUs of one node, as the list that M(modelops.vllm.gpu_info) returns, or as a dictionary with
-        C(count), C(name), C(memory_mib) (as nvidia-smi shows it), C(compute_cap) and C(link) (V(nvlink) or V(pcie)).
-        Only C(count) is required. The name V(cpu) stands for the CPU build of vLLM.
+        C(count), C(name), C(memory_mib) (as nvidia-smi shows it), C(compute_cap), C(link) (V(nvlink) or V(pcie)) and
+        C(unified_memory). Only C(count) is required. The name V(cpu) stands for the CPU build of vLLM.
       - Needed unless O(layouts) is given.
     type: raw
   nodes:
@@ -52,7 +54,8 @@ options:
   layouts:
     description:
       - Layouts to judge, each an id such as V(tp8), V(tp8-ep), V(tp4-r2), V(tp4-dp2-ep) or V(tp8-pp2), or a
-        dictionary with C(tp), C(pp), C(dp), C(ep) and C(replicas).
+        dictionary with C(tp), C(pp), C(dp), C(ep), C(dcp) and C(replicas).
+      - Decode context parallelism (V(tp8-dcp8), C(dcp)) is understood since 1.1.0, and judged only when it is asked for.
       - By default all layouts that make sense for O(gpus) are judged.
     type: list
     elements: raw
@@ -74,6 +77,53 @@ options:
     description:
       - Part of the memory of a GPU that vLLM may use. By default that of O(vllm_version), V(0.92) since 0.20.
     type: float
+  attention_backend:
+    description:
+      - The attention backend that vLLM is forced to use, as its flag C(--attention-backend) names it. It must take the
+        attention of this model on these GPUs.
+      - By default vLLM chooses, see RV(layouts[].attention_backends).
+    type: str
+    version_added: 1.1.0
+  moe_backend:
+    description:
+      - The MoE backend that vLLM is forced to use, as its flag C(--moe-backend) names it.
+      - By default vLLM chooses, see RV(layouts[].moe_backends).
+    type: str
+    version_added: 1.1.0
+  eplb:
+    description:
+      - Whether the expert load balancer is on (C(--enable-eplb)), which wants as many experts on each rank.
+    type: bool
+    default: false
+    version_added: 1.1.0
+  redundant_experts:
+    description:
+      - Experts that the expert load balancer holds twice, see O(eplb).
+    type: int
+    default: 0
+    version_added: 1.1.0
+  mm_encoder_tp_mode:
+    description:
+      - V(weights) cuts the vision tower over tensor parallel ranks, V(data) gives each rank the whole of it
+        (C(--mm-encoder-tp-mode)).
+    type: str
+    choices: [weights, data]
+    default: weights
+    version_added: 1.1.0
+  data_parallel_backend:
+    description:
+      - The backend of data parallel ranks (C(--data-parallel-backend)). Over several O(nodes) only V(mp) works.
+    type: str
+    choices: [mp, ray]
+    default: mp
+    version_added: 1.1.0
+  trust_remote_code:
+    description:
+      - Whether code of the model's repository may run. When it is V(false) and the config names such code, all layouts
+        are invalid.
+      - By default this is not judged.
+    type: bool
+    version_added: 1.1.0
   objective:
     description:
       - What RV(recommended) is chosen for.
@@ -125,6 +175,10 @@ layouts:
     dp:
       description: Data parallel size.
       type: int
+    dcp:
+      description: Decode context parallel size, the tensor parallel ranks that share one KV cache.
+      type: int
+      version_added: 1.1.0
     ep:
       description: Whether experts are spread over TP x DP.
       type: bool
@@ -150,12 +204,22 @@ layouts:
     overhead_gib_per_gpu:
       description: Memory set aside for activations, CUDA graphs and communication in GiB.
       type: float
+    overhead_gib_range:
+      description: The least and the most memory in GiB that was seen in the place of RV(layouts[].overhead_gib_per_gpu).
+      type: list
+      elements: float
+      version_added: 1.1.0
     kv_bytes_per_token:
       description: KV cache bytes of one token on one GPU.
       type: int
     kv_tokens:
       description: KV cache tokens of one engine and data parallel rank, which vLLM logs as C(GPU KV cache size).
       type: int
+    kv_tokens_range:
+      description: RV(layouts[].kv_tokens) with the most and with the least overhead of RV(layouts[].overhead_gib_range).
+      type: list
+      elements: int
+      version_added: 1.1.0
     kv_tokens_total:
       description: KV cache tokens of all data parallel ranks and replicas.
       type: int
@@ -168,15 +232,62 @@ layouts:
     max_model_len_fit:
       description: The largest max_model_len with which this layout starts.
       type: int
+    attention_backends:
+      description:
+        - The attention backends that vLLM tries for this model on these GPUs, in their order. The first one that is
+          installed is taken. Null when it cannot be told.
+      type: list
+      elements: str
+      version_added: 1.1.0
+    moe_backends:
+      description:
+        - The MoE backends in the same way. Null for dense models, and for vLLM before 0.24, where environment variables
+          chose.
+      type: list
+      elements: str
+      version_added: 1.1.0
+    tuned_moe_config:
+      description:
+        - Whether vLLM ships a configuration of its Triton MoE kernel for this layout on a GPU of exactly this name. Null
+          when that is not known or Triton is not in question.
+      type: bool
+      version_added: 1.1.0
 recommended:
   description: Id of the layout to take, null when none is valid.
   returned: success
   type: str
   sample: tp4-dp2-ep
 recommendation:
-  description: Why, with C(objective), C(reason) and C(ties), the ids that are as good by the cost model.
+  description: Why, and how sure that is.
   returned: success
   type: dict
+  contains:
+    objective:
+      description: What was chosen for.
+      type: str
+    reason:
+      description: Why, in words.
+      type: str
+    ties:
+      description: Ids that are as good by the cost model, which only a measurement tells apart.
+      type: list
+      elements: str
+    confidence:
+      description:
+        - V(clear), V(tie) when there are ties, V(low) when the cost model had to assume something, V(none) when no layout
+          is valid.
+      type: str
+      version_added: 1.1.0
+    ranking:
+      description: All candidates, each with C(id) and C(score), its part of the best score.
+      type: list
+      elements: dict
+      version_added: 1.1.0
+weights_source:
+  description: V(headers) when the weights were measured, V(config) when they were computed, null when they are not known.
+  returned: success
+  type: str
+  version_added: 1.1.0
 first_valid:
   description: Id of the first valid layout in the order of O(layouts), null when none is valid.
   returned: success
@@ -190,7 +301,12 @@ findings:
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.modelops.vllm.plugins.module_utils._errors import guarded
-from ansible_collections.modelops.vllm.plugins.module_utils._planner.api import OBJECTIVES, layout_info
+from ansible_collections.modelops.vllm.plugins.module_utils._planner.api import (
+    DATA_PARALLEL_BACKENDS,
+    ENCODER_MODES,
+    OBJECTIVES,
+    layout_info,
+)
 
 
 def main() -> None:
@@ -206,6 +322,13 @@ def main() -> None:
             "max_num_seqs": {"type": "int"},
             "kv_cache_dtype": {"type": "str", "default": "auto"},
             "gpu_memory_utilization": {"type": "float"},
+            "attention_backend": {"type": "str"},
+            "moe_backend": {"type": "str"},
+            "eplb": {"type": "bool", "default": False},
+            "redundant_experts": {"type": "int", "default": 0},
+            "mm_encoder_tp_mode": {"type": "str", "choices": list(ENCODER_MODES), "default": "weights"},
+            "data_parallel_backend": {"type": "str", "choices": list(DATA_PARALLEL_BACKENDS), "default": "mp"},
+            "trust_remote_code": {"type": "bool"},
             "objective": {"type": "str", "choices": list(OBJECTIVES), "default": "throughput"},
         },
         mutually_exclusive=[("config", "model_dir")],

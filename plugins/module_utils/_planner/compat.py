@@ -24,47 +24,14 @@ ARCHITECTURE_OF: t.Mapping[str, str] = {
     "glm4v_moe": "Glm4vMoeForConditionalGeneration",
     "glm_moe_dsa": "GlmMoeDsaForCausalLM",
     "gpt_oss": "GptOssForCausalLM",
+    "kimi_k2": "DeepseekV3ForCausalLM",
     "kimi_k25": "KimiK25ForConditionalGeneration",
     "llama": "LlamaForCausalLM",
     "minimax_m2": "MiniMaxM2ForCausalLM",
+    "mixtral": "MixtralForCausalLM",
     "qwen3": "Qwen3ForCausalLM",
     "qwen3_moe": "Qwen3MoeForCausalLM",
-}
-
-# First vLLM with the class. Source: wheels (the release before the first wheel that was read may have it too,
-# so the earlier number of the model card or recipe is taken where there is one).
-FIRST_VERSION: t.Mapping[str, Version] = {
-    "DeepseekV32ForCausalLM": (0, 11, 0),
-    "GlmMoeDsaForCausalLM": (0, 16, 0),
-    "GptOssForCausalLM": (0, 10, 1),
-    "KimiK25ForConditionalGeneration": (0, 15, 0),
-    "MiniMaxM2ForCausalLM": (0, 11, 1),
-}
-
-# Classes that implement SupportsPP. Source: vLLM 0.32.0 model_executor/models and models.
-PIPELINE: frozenset[str] = frozenset(
-    {
-        "DeepseekV2ForCausalLM", "DeepseekV3ForCausalLM", "DeepseekV32ForCausalLM", "DeepseekV4ForCausalLM",
-        "Glm4MoeForCausalLM", "Glm4vMoeForConditionalGeneration", "GlmMoeDsaForCausalLM", "GptOssForCausalLM",
-        "KimiK25ForConditionalGeneration",
-        "LlamaForCausalLM", "MiniMaxM2ForCausalLM", "MixtralForCausalLM", "Qwen2ForCausalLM",
-        "Qwen2MoeForCausalLM", "Qwen3ForCausalLM", "Qwen3MoeForCausalLM",
-    }
-)  # fmt: skip
-
-
-@dataclass(frozen=True)
-class NoPipeline:
-    """A class that refused PP. ``until`` is the first version known to take it, None when none is."""
-
-    until: Version | None
-    source: str
-
-
-NO_PIPELINE: t.Mapping[str, NoPipeline] = {
-    # Refused in 0.22.1 (vllm#45455), listed in 0.32.0; in between nothing was read.
-    "MiniMaxM3SparseForConditionalGeneration": NoPipeline((0, 32, 0), "vllm#45455"),
-    "MiniMaxM3SparseForCausalLM": NoPipeline((0, 32, 0), "vllm#45455"),
+    "qwen3_next": "Qwen3NextForCausalLM",
 }
 
 # Classes that take PP but whose MTP draft does not: vLLM then refuses with the same words, as if it were the
@@ -103,10 +70,10 @@ QUANT_SUPPORT: t.Mapping[str, QuantSupport] = {
     "group": QuantSupport((7, 5), (7, 5), ""),
 }
 
-# First vLLM whose sparse MLA runs on a GPU family, by the major number of the compute capability.
-# Source: 12 is FLASHINFER_MLA_SPARSE_SM120 (vllm#43477, first in the 0.24.0 wheel; vllm#31936 failed before);
-# 9 and 10 have FLASHMLA_SPARSE since the class came; nothing serves 8 (vllm#40851).
-SPARSE_MLA: t.Mapping[int, Version] = {9: (0, 11, 0), 10: (0, 11, 0), 12: (0, 24, 0)}
+# Classes whose attention adds a learned value to each softmax ("sinks"), which not every backend can.
+# Source: vLLM 0.32.0 model_executor/models/gpt_oss.py.
+ATTENTION_SINKS: frozenset[str] = frozenset({"GptOssForCausalLM"})
+
 SPARSE_MLA_SM120_TOPK = 2048  # FLASHINFER_MLA_SPARSE_SM120 refuses any other index_topk
 
 # FP8 blocks that do not divide: refused to 0.28; from 0.29 the block is refined to the greatest common
@@ -114,6 +81,21 @@ SPARSE_MLA_SM120_TOPK = 2048  # FLASHINFER_MLA_SPARSE_SM120 refuses any other in
 # layers/fused_moe/oracle/fp8.py refine_fp8_moe_block_shape.
 FP8_REFINES: Version = (0, 29, 0)
 FP8_LEAST_BLOCK = 32
+
+# From 0.31 an explicit --moe-backend that takes whole blocks only gets its shard padded to whole blocks instead.
+# Source: the same file, pad_tp_shard_to_weight_blocks.
+FP8_PADS: Version = (0, 31, 0)
+
+# --decode-context-parallel-size. Source: wheels (absent in 0.10.0, there in 0.10.2).
+DECODE_CONTEXT_PARALLEL: Version = (0, 10, 2)
+
+# FP8 values in the KV cache need FP8 hardware in FlashAttention and Triton. Source: vLLM 0.32.0
+# v1/attention/backends/triton_attn.py; a flag that only helps where it is native is refused below (A13).
+FP8_KV_CAPABILITY = (8, 9)
+
+# Classes whose checkpoints carry code (auto_map) that vLLM does not need, since it has config and model itself.
+# Source: the molecule scenario "minimax" of this project serves a tiny one without --trust-remote-code.
+NO_REMOTE_CODE_NEEDED: frozenset[str] = frozenset({"MiniMaxM2ForCausalLM"})
 
 # --nnodes, --node-rank, --master-addr. Source: serving facts 2f.
 NATIVE_MULTI_NODE: Version = (0, 11, 1)

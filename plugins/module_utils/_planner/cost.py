@@ -35,8 +35,10 @@ TIE = 0.10
 
 # Memory bandwidth in GB/s by the start of the device name. Source: vendor data sheets.
 BANDWIDTH_GB_S: tuple[tuple[str, float], ...] = (
-    ("NVIDIA RTX PRO 6000", 1792), ("NVIDIA H200", 4800), ("NVIDIA H100", 3350), ("NVIDIA B200", 8000),
-    ("NVIDIA A100", 2039), ("NVIDIA A800", 2039), ("NVIDIA L40S", 864), ("NVIDIA GB10", 273),
+    ("NVIDIA RTX PRO 6000", 1792), ("NVIDIA RTX 6000 Ada", 960), ("NVIDIA H200", 4800), ("NVIDIA H20", 4000),
+    ("NVIDIA H100 NVL", 3938), ("NVIDIA H100 PCIe", 2039), ("NVIDIA H100", 3350), ("NVIDIA GH200", 4900),
+    ("NVIDIA B200", 8000), ("NVIDIA GB200", 8000), ("NVIDIA B300", 8000), ("NVIDIA GB300", 8000),
+    ("NVIDIA A100", 2039), ("NVIDIA A800", 2039), ("NVIDIA L40S", 864), ("NVIDIA L40", 864), ("NVIDIA GB10", 273),
 )  # fmt: skip
 DEFAULT_BANDWIDTH_GB_S = 2000.0
 

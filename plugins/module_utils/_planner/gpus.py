@@ -25,7 +25,11 @@ LINKS = ("nvlink", "pcie")
 
 @dataclass(frozen=True)
 class Gpus:
-    """``count`` equal GPUs of one node; what is not known is None. ``partial`` names MIG and vGPU slices."""
+    """``count`` equal GPUs of one node; what is not known is None.
+
+    ``partial`` names MIG and vGPU slices. ``free_mib`` is what is free now where GPU and system share their memory
+    (``unified``).
+    """
 
     count: int
     name: str = ""
@@ -34,6 +38,7 @@ class Gpus:
     link: str | None = None
     unified: bool = False
     partial: tuple[str, ...] = ()
+    free_mib: int | None = None
 
     @property
     def is_cpu(self) -> bool:
@@ -85,7 +90,8 @@ class Gpus:
             memory_mib=whole_or_none(raw.get("memory_mib"), "gpus.memory_mib"),
             compute_cap=parse_compute_cap(raw.get("compute_cap")),
             link=link,
-            unified=truth(raw.get("unified_memory", False), "gpus.unified_memory"),
+            unified=truth(raw.get("unified_memory") or False, "gpus.unified_memory"),
+            free_mib=whole_or_none(raw.get("memory_free_mib"), "gpus.memory_free_mib", 0),
         )
         return gpus, gpus._remarks()
 
@@ -105,6 +111,7 @@ class Gpus:
             compute_cap=min(caps) if len(caps) == len(parsed) else None,
             link=parsed[0].link if len({g.link for g in parsed}) == 1 else None,
             unified=any(g.unified for g in parsed),
+            free_mib=min((g.free_mib for g in parsed if g.unified and g.free_mib is not None), default=None),
             partial=tuple(str(g.get("index", i)) for i, g in enumerate(raw) if g.get("mig") or g.get("virtual")),
         )
         findings = gpus._remarks()

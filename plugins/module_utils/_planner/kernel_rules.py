@@ -12,11 +12,11 @@ from __future__ import annotations
 import math
 import typing as t
 
-from .._findings import error, info, warning
+from .._findings import Finding, error, info, warning
 from . import compat
+from .backends import WHOLE_BLOCK_MOE
 from .case import Case, Findings
 from .shape import ModelShape
-from .values import version_text
 
 
 def fp8_block_moe(case: Case) -> Findings:
@@ -25,7 +25,8 @@ def fp8_block_moe(case: Case) -> Findings:
     To 0.28 vLLM refuses (fp8_utils.validate_fp8_block_shape_moe); from 0.29 it loads with refined blocks that
     only Triton kernels take (compat.FP8_REFINES). The maintainers closed the patches that padded TP8 of
     MiniMax-M2.x (vllm#39046, vllm#48173), so the rule speaks for every version: as an error where vLLM refuses or
-    no version is given, as a warning where it loads.
+    no version is given, as a warning where it loads. A forced MoE backend that takes whole blocks only refuses them in
+    0.29 and 0.30, and from 0.31 pads each shard to whole blocks (compat.FP8_PADS).
     """
     shape, layout = case.shape, case.layout
     block = shape.quant.block
@@ -50,6 +51,10 @@ def fp8_block_moe(case: Case) -> Findings:
     whole = width // cut if width % cut == 0 else 0
     refined = math.gcd(*block, whole, shape.hidden or 0)
     remedy = "Use expert parallelism, which leaves experts whole, or a smaller tensor parallel size."
+    forced = case.flags.moe_backend
+    if case.version and case.version >= compat.FP8_REFINES and forced in WHOLE_BLOCK_MOE:
+        yield _forced_whole_blocks(case, fact, remedy, numbers)
+        return
     if case.version and case.version >= compat.FP8_REFINES and whole and refined >= compat.FP8_LEAST_BLOCK:
         yield warning(
             "fp8-block-moe",
@@ -62,6 +67,37 @@ def fp8_block_moe(case: Case) -> Findings:
         return
     why = f"{case.vllm} refuses it" if case.version else "vLLM up to 0.28 refuses it, later ones need Triton kernels"
     yield error("fp8-block-moe", f"{fact}, {shard:g} % {block[0]} = {shard % block[0]:g}. {why}.", remedy, **numbers)
+
+
+def _forced_whole_blocks(case: Case, fact: str, remedy: str, numbers: dict[str, t.Any]) -> Finding:
+    """What a forced backend that knows no refined blocks makes of it."""
+    forced, block = case.flags.moe_backend, numbers["block"]
+    numbers = {**numbers, "moe_backend": forced}
+    padded = math.ceil(numbers["shard"] / block) * block
+    pads = case.version and case.version >= compat.FP8_PADS
+    if pads and numbers["moe_intermediate"] % block == 0 and (case.shape.hidden or 0) % block == 0:
+        more = padded / numbers["shard"] - 1
+        return warning(
+            "fp8-block-moe",
+            f"{fact}. {case.vllm} pads them to {padded} for moe_backend {forced}: the experts take {more:.0%} more.",
+            remedy,
+            **numbers,
+            padded=padded,
+        )
+    return error(
+        "fp8-block-moe",
+        f"{fact}, and moe_backend {forced} takes whole blocks only: {case.vllm} refuses it.",
+        f"{remedy} Without moe_backend vLLM takes Triton.",
+        **numbers,
+    )
+
+
+def padded_experts(case: Case) -> float:
+    """How many times its share of the experts a rank holds: more than 1 where shards are padded to whole blocks."""
+    for finding in fp8_block_moe(case):
+        if "padded" in finding.numbers:
+            return float(finding.numbers["padded"] / finding.numbers["shard"])
+    return 1.0
 
 
 def fp8_block_linear(case: Case) -> Findings:
@@ -146,45 +182,6 @@ def quant_groups(case: Case) -> Findings:
             )
 
 
-def sparse_mla(case: Case) -> Findings:
-    """Sparse MLA has kernels for some GPU families only (compat.SPARSE_MLA)."""
-    dsa, gpus, version = case.shape.dsa, case.gpus, case.version
-    if dsa is None or gpus is None or gpus.compute_cap is None:
-        return
-    family = gpus.compute_cap[0]
-    cap = ".".join(map(str, gpus.compute_cap))
-    first = compat.SPARSE_MLA.get(family)
-    numbers = {"compute_cap": cap, "index_topk": dsa.topk}
-    if first is None:
-        yield error(
-            "sparse-mla",
-            f"No attention backend of vLLM serves sparse MLA (index_topk {dsa.topk}) on compute capability {cap}.",
-            "Use GPUs of compute capability 9.0, 10.x or 12.x. Switching the index off gives wrong answers.",
-            **numbers,
-        )
-    elif version and version < first:
-        yield error(
-            "sparse-mla",
-            f"{case.vllm} has no sparse MLA backend for compute capability {cap}.",
-            f"Use vLLM {version_text(first)} or later.",
-            **numbers,
-        )
-    elif version is None:
-        yield warning(
-            "sparse-mla",
-            f"Sparse MLA on compute capability {cap} needs vLLM {version_text(first)} or later.",
-            "Give vllm_version.",
-            **numbers,
-        )
-    if family == 12 and dsa.topk != compat.SPARSE_MLA_SM120_TOPK:
-        yield error(
-            "sparse-mla-topk",
-            f"Sparse MLA on compute capability {cap} needs index_topk {compat.SPARSE_MLA_SM120_TOPK}, not {dsa.topk}.",
-            "Use GPUs of compute capability 9.0 or 10.x.",
-            **numbers,
-        )
-
-
 def quant_capability(case: Case) -> Findings:
     """Quantized weights need kernels for the GPU (compat.QUANT_SUPPORT; A13 is FP8 on A100)."""
     quant, gpus = case.shape.quant, case.gpus
@@ -198,7 +195,7 @@ def quant_capability(case: Case) -> Findings:
     support = compat.QUANT_SUPPORT.get(quant.scheme)
     if support is None or gpus is None or gpus.compute_cap is None:
         return
-    cap = ".".join(map(str, gpus.compute_cap))
+    cap = case.capability
     if gpus.compute_cap < support.loads:
         yield error(
             "quantization-capability",

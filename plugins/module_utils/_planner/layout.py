@@ -2,7 +2,8 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # PRIVATE: this file is an implementation detail of modelops.vllm and may change without notice.
-"""How one model is laid over GPUs: tensor, pipeline, data and expert parallel sizes, and replicas."""
+"""How one model is laid over GPUs: tensor, pipeline, data and expert parallel sizes, replicas, and the ranks that share
+one KV cache."""
 
 from __future__ import annotations
 
@@ -13,19 +14,24 @@ from dataclasses import dataclass
 from .._errors import ModelopsError
 from .values import truth, whole, whole_or_none
 
-_ID_FORM = "tp8, tp8-ep, tp4-r2, tp4-dp2-ep, tp8-pp2"
-_PART = re.compile(r"(tp|pp|dp|r)(\d+)|(ep)(\d*)")
+_ID_FORM = "tp8, tp8-ep, tp4-r2, tp4-dp2-ep, tp8-pp2, tp8-dcp8"
+_PART = re.compile(r"(tp|pp|dp|dcp|r)(\d+)|(ep)(\d*)")
+_KEYS = ("tp", "pp", "dp", "dcp", "replicas")
 
 
 @dataclass(frozen=True, order=True)
 class Layout:
-    """One way to use GPUs: ``replicas`` independent engines of ``tp * pp * dp`` GPUs each."""
+    """One way to use GPUs: ``replicas`` independent engines of ``tp * pp * dp`` GPUs each.
+
+    ``dcp`` (decode context parallelism) takes no GPUs of its own: that many tensor parallel ranks share one KV cache.
+    """
 
     tp: int = 1
     pp: int = 1
     dp: int = 1
     ep: bool = False
     replicas: int = 1
+    dcp: int = 1
 
     @property
     def world(self) -> int:
@@ -56,13 +62,14 @@ class Layout:
         parts = [f"tp{self.tp}"]
         parts += [f"pp{self.pp}"] if self.pp > 1 else []
         parts += [f"dp{self.dp}"] if self.dp > 1 else []
+        parts += [f"dcp{self.dcp}"] if self.dcp > 1 else []
         parts += ["ep"] if self.ep else []
         parts += [f"r{self.replicas}"] if self.replicas > 1 else []
         return "-".join(parts)
 
     @classmethod
     def parse(cls, value: t.Any) -> Layout:
-        """A layout from its id or from a mapping with tp, pp, dp, ep and replicas.
+        """A layout from its id or from a mapping with tp, pp, dp, ep, dcp and replicas.
 
         :raises ModelopsError: when the id or a key is not understood.
         """
@@ -74,7 +81,7 @@ class Layout:
             return cls._from_mapping(value)
         raise ModelopsError(
             f"layout {value!r} is neither an id nor a mapping.",
-            f"Give an id such as {_ID_FORM}, or a mapping with tp, pp, dp, ep and replicas.",
+            f"Give an id such as {_ID_FORM}, or a mapping with tp, pp, dp, ep, dcp and replicas.",
         )
 
     @classmethod
@@ -91,7 +98,8 @@ class Layout:
             sizes[key] = int(match[2] or match[4] or 1)
         if 0 in sizes.values():
             raise ModelopsError(f"layout {text!r} has a size of 0.", "Sizes start at 1.")
-        layout = cls(sizes.get("tp", 1), sizes.get("pp", 1), sizes.get("dp", 1), "ep" in sizes, sizes.get("r", 1))
+        tp, pp, dp, replicas, dcp = (sizes.get(k, 1) for k in ("tp", "pp", "dp", "r", "dcp"))
+        layout = cls(tp, pp, dp, "ep" in sizes, replicas, dcp)
         # "ep8" is how people write it; the size is not free in vLLM, so a wrong one is refused.
         if sizes.get("ep", 1) not in (1, layout.ep_size):
             raise ModelopsError(
@@ -104,16 +112,16 @@ class Layout:
     @classmethod
     def _from_mapping(cls, value: t.Mapping[str, t.Any]) -> Layout:
         # nnodes may stand beside the sizes in a request; how many nodes there are is an option of its own.
-        unknown = sorted(set(value) - {"id", "tp", "pp", "dp", "ep", "replicas", "nnodes", "nodes"})
+        unknown = sorted(set(value) - {"id", "ep", "nnodes", "nodes", *_KEYS})
         if unknown or not value:
             raise ModelopsError(
                 f"layout {dict(value)!r} has {'unknown keys ' + ', '.join(unknown) if unknown else 'no keys'}.",
-                "Give tp, pp, dp, ep and replicas.",
+                "Give tp, pp, dp, ep, dcp and replicas.",
             )
-        if "id" in value and not set(value) & {"tp", "pp", "dp", "ep", "replicas"}:
+        if "id" in value and not set(value) & {"ep", *_KEYS}:
             return cls._from_id(str(value["id"]))
-        size = {k: whole_or_none(value.get(k), f"layout {k}") or 1 for k in ("tp", "pp", "dp", "replicas")}
-        return cls(size["tp"], size["pp"], size["dp"], truth(value.get("ep", False), "layout ep"), size["replicas"])
+        size = {k: whole_or_none(value.get(k), f"layout {k}") or 1 for k in _KEYS}
+        return cls(ep=truth(value.get("ep", False), "layout ep"), **size)
 
 
 def enumerate_layouts(gpus: int, nodes: int = 1, moe: bool | None = None) -> list[Layout]:
@@ -121,7 +129,7 @@ def enumerate_layouts(gpus: int, nodes: int = 1, moe: bool | None = None) -> lis
 
     Sizes are powers of two and the divisors of the machine. Each engine size comes once alone and once
     with as many replicas as fit. Data parallelism comes with EP only: without it vLLM cuts the experts
-    over DP as well, and a dense model is better served by replicas.
+    over DP as well, and a dense model is better served by replicas. DCP is judged where it is asked for.
     """
     total = whole(gpus, "gpus.count") * whole(nodes, "nodes")
     powers = {2**i for i in range(total.bit_length()) if 2**i <= total}

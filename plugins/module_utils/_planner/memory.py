@@ -4,9 +4,10 @@
 # PRIVATE: this file is an implementation detail of modelops.vllm and may change without notice.
 """Bytes: the weights of one GPU, the KV cache of one token, and what is left over.
 
-All sizes are bytes unless a name says GiB (2**30). Weights leave out norms, biases, MTP layers and vision
-towers (below 1 % of the models that this was checked with). Calibration: MiniMax-M2.5 FP8 at TP4 computes to
-53.72 GiB, vLLM logs 53.75; at TP2 107.28 is logged, at DP2 with EP 109.69.
+All sizes are bytes unless a name says GiB (2**30). Weights that are computed from the config leave out norms, biases
+and MTP layers (below 1 % of the models that this was checked with); headers.py measures those of a snapshot.
+Calibration: MiniMax-M2.5 FP8 at TP4 computes to 53.72 GiB, vLLM logs 53.75; at TP2 107.28 is logged, at DP2 with EP
+109.69.
 """
 
 from __future__ import annotations
@@ -58,6 +59,7 @@ class Parts:
     router: float  # the router alone, absent in dense layers
     embedding: float  # embed_tokens, cut over TP; lm_head is as large
     head: float
+    vision: float = 0.0  # vision tower and projector, cut over TP or whole on each rank
 
 
 def parts(shape: ModelShape) -> Parts | None:
@@ -90,6 +92,7 @@ def parts(shape: ModelShape) -> Parts | None:
         router=router,
         embedding=2.0 * vocab * hidden,
         head=0.0 if shape.tied_embeddings else 2.0 * vocab * hidden,
+        vision=2.0 * (shape.vision_weights or 0),
     )
 
 
@@ -130,11 +133,23 @@ def split_layers(layers: int, pp: int) -> list[int]:
     return stages
 
 
-def weight_bytes(shape: ModelShape, layout: Layout, sized: Parts) -> float:
-    """Weight bytes on the fullest GPU. DP replicates everything but the experts (EP) or cuts them too (no EP)."""
+def weight_bytes(
+    shape: ModelShape,
+    layout: Layout,
+    sized: Parts,
+    *,
+    redundant_experts: int = 0,
+    padding: float = 1.0,
+    whole_vision: bool = False,
+) -> float:
+    """Weight bytes on the fullest GPU. DP replicates everything but the experts (EP) or cuts them too (no EP).
+
+    :param padding: how many times its share of the experts a rank holds (kernel_rules.padded_experts).
+    :param whole_vision: each rank holds the whole vision tower (--mm-encoder-tp-mode data).
+    """
     stages = split_layers(shape.layers or 0, layout.pp)
     moe = 1.0 if shape.experts else 0.0
-    share = _expert_share(shape.experts or 0, layout)
+    share = padding * _expert_share(shape.experts or 0, redundant_experts, layout)
     attention = (
         sized.attention_tp / layout.tp
         + sized.kv_projection / min(layout.tp, shape.kv_heads or layout.tp)
@@ -142,20 +157,22 @@ def weight_bytes(shape: ModelShape, layout: Layout, sized: Parts) -> float:
     )
     moe_layer = attention + moe * (sized.experts * share + sized.moe_rest_tp / layout.tp + sized.router)
     dense_layer = attention + sized.dense_mlp / layout.tp
+    vision = sized.vision if whole_vision else sized.vision / layout.tp
     worst, first = 0.0, 0
     for i, count in enumerate(stages):
         dense = count if not moe else max(0, min(shape.dense_layers - first, count))
         ends = (sized.embedding if i == 0 else 0.0) + (sized.head if i == len(stages) - 1 else 0.0)
-        worst = max(worst, dense * dense_layer + (count - dense) * moe_layer + ends / layout.tp)
+        held = dense * dense_layer + (count - dense) * moe_layer + ends / layout.tp
+        worst = max(worst, held + (vision if i == 0 else 0.0))
         first += count
     return worst
 
 
-def _expert_share(experts: int, layout: Layout) -> float:
+def _expert_share(experts: int, redundant: int, layout: Layout) -> float:
     """The part of all expert bytes that the fullest rank holds."""
     if not experts:
         return 0.0
-    return math.ceil(experts / layout.ep_size) / experts if layout.ep else 1 / layout.moe_tp
+    return math.ceil((experts + redundant) / layout.ep_size) / experts if layout.ep else 1 / layout.moe_tp
 
 
 def resolve_kv_dtype(shape: ModelShape, gpus: Gpus | None, wanted: str) -> str:
@@ -168,7 +185,8 @@ def resolve_kv_dtype(shape: ModelShape, gpus: Gpus | None, wanted: str) -> str:
 
 
 def kv_bytes_per_token(shape: ModelShape, layout: Layout, dtype: str) -> int | None:
-    """KV cache bytes of one token on one GPU, of the pipeline stage with the most layers.
+    """KV cache bytes of one token on one GPU, of the pipeline stage with the most layers. Ranks of decode context
+    parallelism hold every so many tokens, which counts as that part of each.
 
     Layers with a window count as whole ones: their share depends on the length of the requests.
     """
@@ -178,7 +196,8 @@ def kv_bytes_per_token(shape: ModelShape, layout: Layout, dtype: str) -> int | N
     if shape.mla is None:
         if not (shape.kv_heads and shape.head_dim) or dtype not in KV_DTYPES:
             return None
-        return round(layers * 2 * max(1, shape.kv_heads // layout.tp) * shape.head_dim * KV_DTYPES[dtype])
+        per_token = layers * 2 * max(1, shape.kv_heads // layout.tp) * shape.head_dim * KV_DTYPES[dtype]
+        return math.ceil(per_token / layout.dcp)
     if shape.mla.qk_rope_head_dim is None:
         return None
     if dtype in MLA_ENTRIES or (shape.dsa and KV_DTYPES.get(dtype) == 1):
@@ -187,12 +206,19 @@ def kv_bytes_per_token(shape: ModelShape, layout: Layout, dtype: str) -> int | N
         entry = (shape.mla.kv_lora_rank + shape.mla.qk_rope_head_dim) * KV_DTYPES[dtype]
     if shape.dsa:
         entry += (shape.dsa.head_dim or 128) + _INDEXER_SCALE_BYTES
-    return round(layers * entry)
+    return math.ceil(layers * entry / layout.dcp)
 
 
 def default_utilization(version: Version | None) -> float:
     """The default of --gpu-memory-utilization; without a version that of current ones."""
     return 0.90 if version is not None and version < UTILIZATION_CHANGED else 0.92
+
+
+def overhead_range(gpus: Gpus, plan: float) -> tuple[float, float]:
+    """(least, most) bytes around the plan value: what was logged at the ends."""
+    if gpus.is_cpu:
+        return plan, plan
+    return min(plan, OVERHEAD_LEAST_GIB * GIB), max(plan, OVERHEAD_PLAN_GIB * GIB)
 
 
 def overhead_bytes(shape: ModelShape, layout: Layout, gpus: Gpus, max_num_seqs: int | None) -> float:

@@ -4,7 +4,7 @@
 # PRIVATE: this file is an implementation detail of modelops.vllm and may change without notice.
 """The rules: one function for each, with its source; each says everything it has to say as findings.
 
-Those on quantized weights and kernels are in kernel_rules.py.
+Those on quantized weights are in kernel_rules.py, on kernels in backends.py, on arguments of vLLM in flag_rules.py.
 
 Sources are files of vLLM 0.32.0 unless a rule names another; "serving facts" is the table 2a of the project.
 """
@@ -14,10 +14,18 @@ from __future__ import annotations
 import typing as t
 
 from .._findings import Finding, error, info, warning
-from . import compat
+from . import architectures, compat
+from .backends import attention_backend, moe_config, sparse_mla
 from .case import Case, Findings
+from .flag_rules import (
+    data_parallel_backend,
+    decode_context,
+    kv_cache_capability,
+    load_balancer,
+    remote_code,
+)
 from .gpus import Gpus
-from .kernel_rules import fp8_block_linear, fp8_block_moe, quant_capability, quant_groups, sparse_mla
+from .kernel_rules import fp8_block_linear, fp8_block_moe, quant_capability, quant_groups
 from .memory import split_layers
 from .values import version_text
 
@@ -64,26 +72,27 @@ def kv_heads(case: Case) -> Findings:
 
 def mla_replicated(case: Case) -> Findings:
     """The latent KV vector of MLA is not cut (serving facts 2a)."""
-    if case.shape.mla and case.layout.tp > 1:
+    if case.shape.mla and case.layout.tp > case.layout.dcp:
         yield info(
             "mla-kv-replicated",
             f"Multi-head latent attention: every one of the {case.layout.tp} tensor parallel ranks holds the whole "
             "KV cache.",
-            "Data parallel attention with expert parallelism holds it once for each rank's own requests.",
+            "Data parallel attention with expert parallelism holds it once for each rank's own requests, decode "
+            f"context parallelism (tp{case.layout.tp}-dcp{case.layout.tp}) spreads it over the ranks.",
             tp=case.layout.tp,
         )
 
 
 def vision_heads(case: Case) -> Findings:
-    """The vision tower is cut over TP as well (A11: GLM-4.5V has 12 heads there)."""
+    """The vision tower is cut over TP as well (A11: GLM-4.5V has 12 heads there), unless each rank holds all of it."""
     heads, tp = case.shape.vision_heads, case.layout.tp
-    if heads and heads % tp:
+    if heads and heads % tp and case.flags.mm_encoder_tp_mode == "weights":
         yield error(
             "vision-heads",
             f"{heads} heads of the vision tower cannot be split over tensor parallel size {tp}: "
             f"{heads} % {tp} = {heads % tp}.",
-            "Use a smaller size with pipeline parallelism or replicas, or serve with --mm-encoder-tp-mode data "
-            "(vLLM 0.10.2 and later), which this plan does not assume.",
+            "Use a smaller size with pipeline parallelism or replicas, or --mm-encoder-tp-mode data (vLLM 0.10.2 and "
+            "later): each rank then holds the whole tower.",
             vision_heads=heads,
             tp=tp,
             remainder=heads % tp,
@@ -94,7 +103,7 @@ def experts(case: Case) -> Findings:
     """Experts must exist for EP, be no fewer than the ranks, and better be spread evenly.
 
     config/model.py (EP needs experts), models/minimax_m2.py (experts >= TP), layers/fused_moe/layer.py (an
-    uneven map is built; EPLB refuses it), compat.EVEN_EXPERTS.
+    uneven map is built; what EPLB wants is in flag_rules.load_balancer), compat.EVEN_EXPERTS.
     """
     count, layout = case.shape.experts, case.layout
     if count is None:
@@ -119,7 +128,7 @@ def experts(case: Case) -> Findings:
             experts=count,
             ranks=ranks,
         )
-    elif layout.ep and count % layout.ep_size:
+    elif layout.ep and not case.flags.eplb and count % layout.ep_size:
         rest = count % layout.ep_size
         strict = case.shape.architecture in compat.EVEN_EXPERTS
         yield (error if strict else warning)(
@@ -158,17 +167,17 @@ def pipeline(case: Case) -> Findings:
     if pp == 1:
         return
     arch = shape.architecture
-    refusal = compat.NO_PIPELINE.get(arch)
-    if refusal and (refusal.until is None or case.version is None or case.version < refusal.until):
-        later = f" It is known to work from {version_text(refusal.until)}." if refusal.until else ""
+    since = architectures.PIPELINE_SINCE.get(arch)
+    if arch in architectures.PIPELINE_NEVER or (since and (case.version is None or case.version < since)):
+        later = f" {version_text(since)} takes it." if since else ""
         yield error(
             "pp-unsupported",
-            f"{arch} does not support pipeline parallelism in {case.vllm} ({refusal.source}).{later}",
+            f"{arch} does not support pipeline parallelism in {case.vllm}.{later}",
             "Use tensor parallelism in the node, and data plus expert parallelism across nodes.",
             architecture=arch,
             pp=pp,
         )
-    elif not refusal and arch not in compat.PIPELINE:
+    elif arch not in architectures.FIRST_READ:
         yield warning(
             "pp-support-unknown",
             f"Whether {arch or 'this architecture'} supports pipeline parallelism is not in the tables.",
@@ -286,12 +295,15 @@ def dp_dense(case: Case) -> Findings:
 
 
 def architecture_version(case: Case) -> Findings:
-    """The class must exist in this vLLM (compat.FIRST_VERSION)."""
-    first = compat.FIRST_VERSION.get(case.shape.architecture)
-    if first and case.version and case.version < first:
+    """The class must exist in this vLLM (architectures.py)."""
+    arch, version = case.shape.architecture, case.version
+    reported, lacking = architectures.FIRST_REPORTED.get(arch), architectures.last_without(arch)
+    absent = version is not None and (version < reported if reported else lacking is not None and version <= lacking)
+    first = reported or architectures.FIRST_READ.get(arch)
+    if absent and first:
         yield error(
             "architecture-version",
-            f"{case.vllm} does not know {case.shape.architecture}.",
+            f"{case.vllm} does not know {arch}.",
             f"Use vLLM {version_text(first)} or later.",
             first=version_text(first),
         )
@@ -311,9 +323,10 @@ def partial_gpus(case: Case) -> Findings:
 
 
 RULES: tuple[t.Callable[[Case], Findings], ...] = (
-    enough_gpus, partial_gpus, architecture_version, attention_heads, kv_heads, mla_replicated, vision_heads,
-    experts, fp8_block_moe, fp8_block_linear, quant_groups, vocabulary, pipeline, dp_dense, sparse_mla,
-    quant_capability,
+    enough_gpus, partial_gpus, architecture_version, remote_code, attention_heads, kv_heads, mla_replicated,
+    decode_context, vision_heads, experts, load_balancer, fp8_block_moe, fp8_block_linear, quant_groups, vocabulary,
+    pipeline, dp_dense, data_parallel_backend, sparse_mla, attention_backend, moe_config, quant_capability,
+    kv_cache_capability,
 )  # fmt: skip
 
 

@@ -67,6 +67,12 @@ def parse_version(text: t.Any) -> Version | None:
     return int(match[1]), int(match[2]), int(match[3] or 0)
 
 
+def version_of(text: str) -> Version:
+    """A version of the tables, written as ``0.26.0``."""
+    major, minor, patch = map(int, text.split("."))
+    return major, minor, patch
+
+
 def version_text(version: Version) -> str:
     """(0, 26, 0) as ``0.26.0``."""
     return ".".join(map(str, version))
