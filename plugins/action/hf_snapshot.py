@@ -72,7 +72,7 @@ class _Job:
         self._host = task_vars.get("inventory_hostname", "")
         self._label = f"{self._host}: {action._task.args.get('repo_id')}"
         self._run_id = ""
-        self._shown: t.Any = None
+        self._seen: tuple[t.Any, t.Any] | None = None
 
     def run(self) -> dict[str, t.Any]:
         started = self._start()
@@ -184,10 +184,9 @@ class _Job:
     def _tell(self, state: t.Any) -> None:
         if not isinstance(state, dict):
             return
-        what = (state.get("run"), state.get("beat"))
-        if what == self._shown:
-            return  # left behind by a run that was killed, or nothing new
-        self._shown = what
+        last, self._seen = self._seen, (state.get("run"), state.get("beat"))
+        if self._seen == last or (last is None and state.get("run") != self._run_id):
+            return  # nothing new, or perhaps left behind by a run that was killed
         with contextlib.suppress(KeyError, TypeError, ValueError):
             other = "" if state["run"] == self._run_id else f" (by process {state['pid']}, which started before)"
             self._show(line(state) + other)

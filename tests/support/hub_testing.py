@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
 import sys
 import typing as t
 from pathlib import Path
@@ -65,6 +67,22 @@ class Snapshot:
             if p.is_file() and ".modelops" not in p.parts
         }
         return here == dict(content)
+
+
+def start_process(snapshot: Snapshot, **options: t.Any) -> subprocess.Popen[str]:
+    """A call in a process of its own, which a test can kill; its result is the last line that it prints."""
+    run = subprocess.Popen(
+        [sys.executable, str(Path(__file__).parent / "call_module.py"), "hf_snapshot"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
+    )
+    stdin = t.cast("t.TextIO", run.stdin)
+    stdin.write(json.dumps(snapshot.params(**options)))
+    stdin.close()
+    run.stdin = None
+    return run
 
 
 def ids(result: t.Mapping[str, t.Any]) -> set[str]:
