@@ -25,13 +25,16 @@ options:
     type: str
     default: nvidia-smi
   timeout:
-    description: Seconds that all calls of nvidia-smi together may take.
+    description:
+      - Seconds that all calls of nvidia-smi together may take. When it answers some of them in this time, the result
+        has what it said, and a finding C(gpu-incomplete).
     type: int
     default: 60
   expected:
     description:
-      - The GPUs that the node should have, with any of C(count), C(name), C(memory_mib) and C(compute_cap), as in
-        a hardware profile. Differences are findings with severity V(error). C(name) is the start of the device name.
+      - The GPUs that the node should have, with any of C(count), C(name), C(memory_mib), C(compute_cap) and C(link),
+        as in a hardware profile. Differences are findings with severity V(error), that of C(link) with V(warning).
+      - C(name) is the start of the device name.
     type: dict
 seealso:
   - module: modelops.vllm.layout_info
@@ -134,8 +137,48 @@ gpus:
       description: Whether ECC is on.
       type: bool
     addressing_mode:
-      description: Addressing mode of the driver.
+      description: Addressing mode of the driver, null also when it has none.
       type: str
+    hmm:
+      description: Whether the driver maps memory of the host by heterogeneous memory management.
+      type: bool
+      version_added: 1.1.0
+    architecture:
+      description: Architecture as nvidia-smi calls it.
+      type: str
+      version_added: 1.1.0
+    bar1_mib:
+      description: Size of BAR1 in MiB, the window through which other devices reach the memory.
+      type: int
+      version_added: 1.1.0
+    pcie_gen_device_max:
+      description: Highest PCIe generation of the GPU itself, whatever its slot offers.
+      type: int
+      version_added: 1.1.0
+    virtualization:
+      description: V(Pass-Through) or V(VGPU) in a virtual machine, null on bare metal.
+      type: str
+      version_added: 1.1.0
+    mig_devices:
+      description: Number of MIG devices.
+      type: int
+      version_added: 1.1.0
+    fabric_state:
+      description: State of the NVSwitch fabric, V(Completed) when it can be used, null where there is none.
+      type: str
+      version_added: 1.1.0
+    fabric_status:
+      description: How the registration with the fabric ended.
+      type: str
+      version_added: 1.1.0
+    recovery_action:
+      description: What the driver asks for after a fault, such as V(Reboot), null when nothing.
+      type: str
+      version_added: 1.1.0
+    row_remapping_failed:
+      description: Whether a faulty row of the memory could not be replaced.
+      type: bool
+      version_added: 1.1.0
     link:
       description: The same as RV(link).
       type: str
@@ -163,14 +206,61 @@ link:
   returned: success
   type: str
 iommu:
-  description: V(off), V(passthrough) or V(translated).
+  description:
+    - V(off), V(passthrough) or V(translated), or V(unknown) where the kernel does not show it.
+    - In a virtual machine it is that of the guest.
   returned: success
   type: str
+acs:
+  description: Whether PCIe bridges above the GPUs send peer traffic up to the root complex.
+  returned: success
+  type: dict
+  version_added: 1.1.0
+  contains:
+    mode:
+      description:
+        - V(redirect) when at least one does, V(direct) when none does, V(unknown) when that cannot be read, as without
+          root and in a virtual machine.
+      type: str
+    bridges:
+      description: The ACS control bits of the bridges that redirect, by address, in the words of lspci.
+      type: dict
+      sample: {"0000:40:01.1": SrcValid+ ReqRedir+ CmpltRedir+}
 processes:
-  description: Processes that hold GPU memory, each with C(pid), C(gpu_uuid) and C(used_memory_mib).
+  description: Processes that hold GPU memory, once for each GPU.
   returned: success
   type: list
   elements: dict
+  contains:
+    pid:
+      description: Process id.
+      type: int
+    gpu_uuid:
+      description: UUID of the GPU.
+      type: str
+    used_memory_mib:
+      description: Memory in MiB, null where the driver does not say.
+      type: int
+    gpu_index:
+      description: Number of the GPU.
+      type: int
+      version_added: 1.1.0
+    kind:
+      description: V(C) for compute, V(G) for graphics, V(C+G) for both.
+      type: str
+      version_added: 1.1.0
+    name:
+      description: Name of the process.
+      type: str
+      version_added: 1.1.0
+    owner:
+      description: User of the process, null when it cannot be seen from here (another container).
+      type: str
+      version_added: 1.1.0
+    unit:
+      description: Its systemd service.
+      type: str
+      version_added: 1.1.0
 findings:
   description: What is wrong or worth knowing, each with C(id), C(severity), C(message), C(numbers) and C(remedy).
   returned: success

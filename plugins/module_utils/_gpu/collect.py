@@ -6,16 +6,17 @@
 
 from __future__ import annotations
 
-import re
 import typing as t
 
-from .._findings import Finding, as_dicts, error, info, warning
-from .host import Output, Runner, iommu_mode, numa_node, read_text
+from .._findings import Finding, as_dicts, warning
+from .checks import remarks, unexpected, unusable
+from .details import DETAILS, parse_details
+from .host import Output, Runner, read_text
+from .owners import merge
 from .parse import (
     MINIMAL_QUERY,
     QUERY,
     Matrix,
-    bus_id,
     classify,
     link_of,
     parse_gpus,
@@ -25,44 +26,62 @@ from .parse import (
     share_host_memory,
     unknown_field,
 )
+from .pcie import acs_of, iommu_mode, numa_node
 
 # An old driver names the fields that it does not know one by one; after so many the minimal query is used.
 _DROPPED_FIELDS = 6
+# Exit status of nvidia-smi, from its manual: all the output is there, and the infoROM of a GPU is corrupted.
+_INFOROM_CORRUPTED = 14
+
+
+class _Asked:
+    """Runs the calls after the first and keeps in mind which of them did not end in time."""
+
+    def __init__(self, run: Runner) -> None:
+        self._run = run
+        self.late: list[str] = []
+
+    def __call__(self, *arguments: str) -> str:
+        output = self._run(list(arguments))
+        if output.timed_out:
+            self.late.append(" ".join(arguments))
+        return output.stdout
 
 
 def collect(run: Runner, expected: t.Mapping[str, t.Any] | None = None) -> dict[str, t.Any]:
-    """The result of gpu_info. ``expected`` has count, name, memory_mib and compute_cap, or a part of them."""
+    """The result of gpu_info. ``expected`` has count, name, memory_mib, compute_cap and link, or a part of them."""
     output = _query(run)
     status, message, remedy = _status(output)
     gpus = parse_gpus(output.stdout) if status in ("ok", "gpu_lost") else []
     if status == "ok" and not gpus:
         status, message, remedy = "no_devices", "nvidia-smi shows no GPU.", "Check with lspci that the GPUs are there."
     share_host_memory(gpus, read_text("/proc/meminfo"))
+    ask = _Asked(run)
     matrix: Matrix = {}
     affinity: dict[str, dict[str, str | None]] = {}
     p2p: dict[str, Matrix] = {}
     processes: list[dict[str, t.Any]] = []
+    details: dict[str, dict[str, t.Any]] = {}
     if gpus:
-        matrix, affinity = parse_topology(run(["topo", "-m"]).stdout)
+        apps = parse_processes(ask("--query-compute-apps=pid,gpu_uuid,used_gpu_memory", "--format=csv"))
+        details, listed = parse_details(ask("-q", "-x"))
+        processes = merge(apps, listed, gpus)
+        matrix, affinity = parse_topology(ask("topo", "-m"))
         if len(gpus) > 1:
-            p2p = {
-                name: parse_p2p(run(["topo", "-p2p", flag]).stdout) for name, flag in (("read", "r"), ("write", "w"))
-            }
-        apps = run(["--query-compute-apps=pid,gpu_uuid,used_gpu_memory", "--format=csv"])
-        processes = parse_processes(apps.stdout)
+            p2p = {name: parse_p2p(ask("topo", "-p2p", flag)) for name, flag in (("read", "r"), ("write", "w"))}
     link = link_of(matrix)
-    for gpu in gpus:
-        near = affinity.get(f"GPU{gpu['index']}", {})
-        gpu["link"] = link
-        gpu["numa_node"] = numa_node(gpu["bus_id"])
-        gpu["cpu_affinity"] = near.get("cpus")
     driver = next((g["driver_version"] for g in gpus if g["driver_version"]), None)
     for gpu in gpus:
+        near = affinity.get(f"GPU{gpu['index']}", {})
+        gpu.update(dict.fromkeys(DETAILS) | details.get(gpu["bus_id"], {}))
+        gpu.update(link=link, numa_node=numa_node(gpu["bus_id"]), cpu_affinity=near.get("cpus"))
+        gpu["virtual"] = gpu["virtual"] or gpu["virtualization"] == "VGPU"
         del gpu["driver_version"]
-    iommu = iommu_mode()
-    findings = [] if status == "ok" else [_unusable(status, message, remedy)]
-    findings += _remarks(gpus, link, iommu)
-    findings += _unexpected(gpus, status, expected or {})
+    iommu, acs = iommu_mode(), acs_of(gpus)
+    findings = [] if status == "ok" else [unusable(status, message, remedy)]
+    findings += _incomplete(output, ask.late)
+    findings += remarks(gpus, link, iommu, acs, p2p.get("read", {}))
+    findings += unexpected(gpus, link, status, expected or {})
     return {
         "status": status,
         "message": message,
@@ -72,6 +91,7 @@ def collect(run: Runner, expected: t.Mapping[str, t.Any] | None = None) -> dict[
         "p2p": p2p,
         "link": link,
         "iommu": iommu,
+        "acs": acs,
         "processes": processes,
         "findings": as_dicts(findings),
     }
@@ -102,102 +122,30 @@ def _status(output: Output) -> tuple[str, str, str]:
     if fault is None:
         return "ok", "", ""
     status, line, remedy = fault
-    # "[Unknown Error]" in a cell is one value that is missing, not a broken node.
-    if status == "error" and output.rc == 0 and parse_gpus(output.stdout):
+    # "[Unknown Error]" in a cell is one value that is missing, not a broken node; nor is a corrupted infoROM.
+    if status == "error" and output.rc in (0, _INFOROM_CORRUPTED) and parse_gpus(output.stdout):
         return "ok", "", ""
     return status, line, remedy
 
 
-def _unusable(status: str, message: str, remedy: str) -> Finding:
-    numbers = {"bus_id": bus_id(message)} if status == "gpu_lost" else {}
-    return error(
-        "gpu-" + status.replace("_", "-").removeprefix("gpu-"), f"No usable GPUs: {message}", remedy, **numbers
-    )
-
-
-def _remarks(gpus: list[dict[str, t.Any]], link: str | None, iommu: str) -> list[Finding]:
-    """What is odd about GPUs that answer."""
+def _incomplete(output: Output, late: t.Sequence[str]) -> list[Finding]:
+    """What was said or left out beside the table of GPUs."""
     findings: list[Finding] = []
-    sliced = [g["index"] for g in gpus if g["mig"] or g["virtual"]]
-    if sliced:
+    inforom = next((line.strip() for line in output.text.splitlines() if "inforom" in line.lower()), None)
+    if inforom is not None:
         findings.append(
             warning(
-                "gpu-partial",
-                f"GPU {', '.join(map(str, sliced))} is cut by MIG or vGPU; slices cannot form a tensor parallel group.",
-                "Turn MIG off for models that need more than one GPU.",
-                gpus=sliced,
+                "gpu-inforom",
+                f"nvidia-smi says: {inforom}.",
+                "The GPU works, but its ECC and page records are not kept. Have the card looked at.",
             )
         )
-    unified = [g["index"] for g in gpus if g["unified_memory"]]
-    if unified:
-        findings.append(info("gpu-unified-memory", "GPU and CPU share one memory, sizes are those of the host."))
-    narrow = [
-        g["index"] for g in gpus if g["pcie_width"] and g["pcie_width_max"] and g["pcie_width"] < g["pcie_width_max"]
-    ]
-    if narrow:
+    if late:
         findings.append(
             warning(
-                "gpu-pcie-narrow",
-                f"GPU {', '.join(map(str, narrow))} uses fewer PCIe lanes than it has.",
-                "Check slot, riser and cable.",
-                gpus=narrow,
-            )
-        )
-    if iommu == "translated" and link == "pcie" and len(gpus) > 1:
-        # NVIDIA/nccl#1999, vllm#33041: the first all-reduce hangs although topo -p2p says OK.
-        findings.append(
-            warning(
-                "iommu-translated",
-                "The IOMMU translates addresses: GPU to GPU transfers over PCIe may hang or be slow, also where "
-                "nvidia-smi says that peer access is OK.",
-                "Boot with iommu=pt and switch off ACS redirection, or serve with NCCL_P2P_DISABLE=1 and, on two GPUs, "
-                "--disable-custom-all-reduce.",
+                "gpu-incomplete",
+                f"nvidia-smi did not answer in time to: {', '.join(late)}. What it would say is missing here.",
+                "Look for Xid messages in the kernel log, and give more time.",
             )
         )
     return findings
-
-
-def _unexpected(gpus: list[dict[str, t.Any]], status: str, expected: t.Mapping[str, t.Any]) -> list[Finding]:
-    """How the GPUs differ from those of a hardware profile."""
-    findings: list[Finding] = []
-    count = expected.get("count")
-    if count and len(gpus) != int(count):
-        findings.append(
-            error(
-                "gpu-count",
-                f"The hardware profile has {count} GPUs, the node shows {len(gpus)} (status {status}).",
-                "Use the profile of this node, or mend the node.",
-                expected=int(count),
-                found=len(gpus),
-            )
-        )
-    for key, rule in (("name", _name_differs), ("compute_cap", _cap_differs), ("memory_mib", _memory_differs)):
-        wanted = expected.get(key)
-        if wanted in (None, ""):
-            continue
-        odd = sorted({str(g[key]) for g in gpus if rule(g[key], wanted)})
-        if odd:
-            findings.append(
-                error(
-                    f"gpu-{key.replace('_', '-')}",
-                    f"The hardware profile has GPUs with {key} {wanted}, the node has {', '.join(odd)}.",
-                    "Use the profile of this node.",
-                    expected=str(wanted),
-                    found=odd,
-                )
-            )
-    return findings
-
-
-def _name_differs(found: t.Any, wanted: t.Any) -> bool:
-    """A profile names a family: "NVIDIA RTX PRO 6000 Blackwell" stands for its Server Edition too."""
-    return not re.match(rf"{re.escape(str(wanted))}(?!\w)", str(found), re.IGNORECASE)
-
-
-def _cap_differs(found: t.Any, wanted: t.Any) -> bool:
-    return found is not None and str(found) != str(wanted)
-
-
-def _memory_differs(found: t.Any, wanted: t.Any) -> bool:
-    """Less memory than planned with. A little is lost to ECC and firmware."""
-    return found is not None and found < int(wanted) * 0.99

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # PRIVATE: this file is an implementation detail of modelops.vllm and may change without notice.
-"""Runs nvidia-smi and reads sysfs: bounded in time, without a shell, without changing anything."""
+"""Runs nvidia-smi and reads small files: bounded in time, without a shell, without changing anything."""
 
 from __future__ import annotations
 
@@ -79,24 +79,3 @@ def read_text(path: str) -> str:
             return stream.read()
     except OSError:
         return ""
-
-
-def numa_node(bus: str | None) -> int | None:
-    """The NUMA node of a PCI device, None when the machine has only one or does not say."""
-    if not bus:
-        return None
-    domain, _colon, rest = bus.lower().partition(":")
-    text = read_text(f"/sys/bus/pci/devices/{domain[-4:]}:{rest}/numa_node").strip()
-    return int(text) if text.isdigit() else None
-
-
-def iommu_mode(root: str = "/sys/kernel/iommu_groups") -> str:
-    """``off``, ``passthrough`` (every group is an identity mapping) or ``translated``."""
-    try:
-        groups = os.listdir(root)
-    except OSError:
-        groups = []
-    types = {read_text(os.path.join(root, g, "type")).strip() for g in groups}
-    if not groups:
-        return "off"
-    return "passthrough" if types == {"identity"} else "translated"

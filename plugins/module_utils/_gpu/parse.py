@@ -17,6 +17,8 @@ _NUMBER = re.compile(r"([+-]?\d+(?:\.\d+)?)\s*(?:MiB|W|MHz|%|x)?")
 _BUS_ID = re.compile(r"[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f]")
 # vGPU and MIG profiles end in their size: "NVIDIA H100L-2-24C", "GRID A100-40C".
 _VIRTUAL = re.compile(r"(^GRID |-\d+[ABCQ]$| MIG )")
+# The addressing mode says whether the driver maps host memory by heterogeneous memory management.
+_HMM = {"hmm": True, "ats": False, "none": False}
 _UNKNOWN_FIELD = re.compile(r'Field "([^"]+)" is not a valid field to query')
 
 # Query fields and the key and type of each in a GPU.
@@ -53,7 +55,8 @@ def cell(text: str) -> str | None:
     return None if text in ("", "N/A", "None") or text.startswith("[") else text
 
 
-def _typed(text: str, kind: str) -> t.Any:
+def typed(text: str, kind: str) -> t.Any:
+    """A cell as ``str``, ``int``, ``float`` or ``switch`` (Enabled is True); None when it says nothing of that kind."""
     value = cell(text)
     if value is None or kind == "str":
         return value
@@ -83,9 +86,10 @@ def parse_gpus(text: str, fields: t.Sequence[str] | None = None) -> list[dict[st
         if len(row) != len(fields):
             continue
         gpu: dict[str, t.Any] = {key: None for key, _form in FIELDS.values()}
-        gpu.update({FIELDS[f][0]: _typed(c, FIELDS[f][1]) for f, c in zip(fields, row, strict=True) if f in FIELDS})
+        gpu.update({FIELDS[f][0]: typed(c, FIELDS[f][1]) for f, c in zip(fields, row, strict=True) if f in FIELDS})
         if ("index" in fields and gpu["index"] is None) or gpu["name"] is None:
             continue
+        gpu["hmm"] = _HMM.get(dict(zip(fields, row, strict=True)).get("addressing_mode", "").lower())
         gpu["mig"] = bool(gpu["mig"])
         gpu["virtual"] = bool(_VIRTUAL.search(gpu["name"]))
         gpu["unified_memory"] = False
@@ -182,10 +186,28 @@ def parse_processes(text: str) -> list[dict[str, t.Any]]:
     """The processes in the output of ``nvidia-smi --query-compute-apps=pid,gpu_uuid,used_gpu_memory``."""
     rows = [[c.strip() for c in row] for row in csv.reader(text.splitlines()) if row]
     return [
-        {"pid": int(row[0]), "gpu_uuid": cell(row[1]), "used_memory_mib": _typed(row[2], "int")}
+        {"pid": int(row[0]), "gpu_uuid": cell(row[1]), "used_memory_mib": typed(row[2], "int")}
         for row in rows
         if len(row) == 3 and row[0].isdigit()
     ]
+
+
+# From near to far; NVLink is nearer than all of them. Source: the legend of `nvidia-smi topo -m`.
+_DISTANCE = ("PIX", "PXB", "PHB", "NODE", "SYS")
+
+
+def farthest_pair(matrix: Matrix) -> tuple[int, int] | None:
+    """The two GPUs with the longest way between them, the first such pair; None without a pair."""
+    pairs = [
+        (_DISTANCE.index(c) + 1 if c in _DISTANCE else 0, int(a[3:]), int(b[3:]))
+        for a, row in matrix.items()
+        for b, c in row.items()
+        if re.fullmatch(r"GPU\d+", a) and re.fullmatch(r"GPU\d+", b) and int(a[3:]) < int(b[3:])
+    ]
+    if not pairs:
+        return None
+    _far, first, second = min(pairs, key=lambda pair: (-pair[0], pair[1], pair[2]))
+    return first, second
 
 
 def link_of(matrix: Matrix) -> str | None:
@@ -214,10 +236,16 @@ _ERRORS: tuple[tuple[str, str, str], ...] = (
         "Check with lspci that the GPUs are there and that the driver supports them.",
     ),
     (
-        r"couldn't communicate with the nvidia driver|driver is not loaded|driver not loaded",
+        r"couldn't communicate with the nvidia driver|driver is not loaded|driver not loaded"
+        r"|couldn't find libnvidia-ml|shared library not found",
         "no_driver",
         "Install the NVIDIA driver for this kernel and load it.",
     ),
+)
+
+
+_FAILURE = re.compile(
+    r"failed to initialize nvml|insufficient permissions|unknown error|inforom is corrupted", re.IGNORECASE
 )
 
 
@@ -227,10 +255,11 @@ def classify(text: str, rc: int) -> tuple[str, str, str] | None:
         for line in text.splitlines():
             if re.search(pattern, line, re.IGNORECASE):
                 return status, line.strip(), remedy
-    if re.search(r"failed to initialize nvml|insufficient permissions|unknown error", text, re.IGNORECASE) or rc != 0:
-        line = next((ln.strip() for ln in text.splitlines() if ln.strip()), f"exit status {rc}, no output")
-        return "error", line, "Run nvidia-smi on the node as root."
-    return None
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    said = next((line for line in lines if _FAILURE.search(line)), None)
+    if said is None and rc != 0:
+        said = lines[0] if lines else f"exit status {rc}, no output"
+    return None if said is None else ("error", said, "Run nvidia-smi on the node as root.")
 
 
 def bus_id(text: str) -> str | None:

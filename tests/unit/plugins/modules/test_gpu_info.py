@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import os
+import pwd
 from pathlib import Path
 
 import pytest
@@ -20,10 +22,23 @@ def test_eight_rtx_pro_6000(run_module):
     assert len(result["gpus"]) == 8
     assert (result["topology"]["GPU0"]["GPU3"], result["topology"]["GPU0"]["GPU4"]) == ("NODE", "SYS")
     assert result["p2p"]["write"]["GPU7"]["GPU0"] == "OK"
+    assert {g["bar1_mib"] for g in result["gpus"]} == {131072}
+    assert (result["processes"], result["acs"]["bridges"]) == ([], {})
     assert not [f for f in result["findings"] if f["severity"] == "error"]
 
 
 @pytest.mark.slow
+def test_the_holder_of_memory_is_named(run_module, monkeypatch):
+    monkeypatch.setenv("FAKE_NVIDIA_SMI_HOLDER", str(os.getpid()))
+    result = run_module("gpu_info", {"nvidia_smi": FAKE})
+    process = result["processes"][0]
+    assert (process["pid"], process["gpu_index"], process["used_memory_mib"]) == (os.getpid(), 0, 90000)
+    assert process["owner"] == pwd.getpwuid(os.getuid()).pw_name
+    assert result["gpus"][0]["memory_free_mib"] == 7249
+
+
+@pytest.mark.slow
+@pytest.mark.case("E07", "E08", "E09")
 @pytest.mark.parametrize("status", ["no_devices", "no_driver", "driver_mismatch", "gpu_lost"])
 def test_faults_are_statuses(run_module, monkeypatch, status):
     monkeypatch.setenv("FAKE_NVIDIA_SMI_MODE", status)
@@ -36,6 +51,14 @@ def test_faults_are_statuses(run_module, monkeypatch, status):
 def test_a_hanging_driver_is_a_timeout(run_module, monkeypatch):
     monkeypatch.setenv("FAKE_NVIDIA_SMI_MODE", "hang")
     assert run_module("gpu_info", {"nvidia_smi": FAKE, "timeout": 1})["status"] == "timeout"
+
+
+@pytest.mark.slow
+def test_a_driver_that_hangs_half_way_leaves_what_it_said(run_module, monkeypatch):
+    monkeypatch.setenv("FAKE_NVIDIA_SMI_MODE", "half_hang")
+    result = run_module("gpu_info", {"nvidia_smi": FAKE, "timeout": 1})
+    assert (result["status"], len(result["gpus"]), result["link"]) == ("ok", 8, None)
+    assert "gpu-incomplete" in [f["id"] for f in result["findings"]]
 
 
 @pytest.mark.slow

@@ -17,6 +17,8 @@ def capture(load_fixture):
     tables = load_fixture("nvidia-smi/h200x2/topo_p2p.txt").split("== ")
 
     def run(arguments):
+        if arguments == ["-q", "-x"]:
+            return Output(load_fixture("nvidia-smi/h200x2/smi_q.xml"), rc=0)
         if arguments[0].startswith("--query-gpu="):
             return Output(load_fixture("nvidia-smi/h200x2/smi_query.csv"), rc=0)
         if arguments[0].startswith("--query-compute-apps="):
@@ -32,6 +34,7 @@ def capture(load_fixture):
 def _host(monkeypatch):
     """The test's own machine must not show through."""
     monkeypatch.setattr(module, "iommu_mode", lambda: "off")
+    monkeypatch.setattr(module, "acs_of", lambda gpus: {"mode": "unknown", "bridges": {}})
     monkeypatch.setattr(module, "numa_node", lambda bus: None)
     monkeypatch.setattr(module, "read_text", lambda path: "")
 
@@ -54,8 +57,16 @@ def test_a_healthy_node(capture):
         {"GPU1": "OK"},
     )
     assert [g["link"] for g in result["gpus"]] == ["nvlink", "nvlink"]
-    assert result["gpus"][0]["cpu_affinity"] == "0-31"
-    assert result["findings"] == []
+    first = result["gpus"][0]
+    assert (first["cpu_affinity"], first["bar1_mib"], first["architecture"]) == ("0-31", 262144, "Hopper")
+    assert (first["virtualization"], first["fabric_state"], first["recovery_action"]) == (
+        "Pass-Through",
+        "Completed",
+        None,
+    )
+    assert (first["pcie_gen_device_max"], first["row_remapping_failed"], first["mig_devices"]) == (5, False, 0)
+    assert (first["hmm"], first["virtual"]) == (False, False)
+    assert (result["processes"], result["findings"]) == ([], [])
 
 
 @pytest.mark.parametrize(
@@ -71,6 +82,7 @@ def test_a_healthy_node(capture):
         (Output("Failed to initialize NVML: Driver/library version mismatch", rc=18), "driver_mismatch"),
     ],
 )
+@pytest.mark.case("E07", "E08")
 def test_e07_e08_a_broken_node_has_a_status_and_no_gpus(output, status):
     result = collect(answer(output))
     assert (result["status"], result["gpus"]) == (status, [])
@@ -80,6 +92,7 @@ def test_e07_e08_a_broken_node_has_a_status_and_no_gpus(output, status):
     assert error["remedy"] != ""
 
 
+@pytest.mark.case("E09")
 def test_e09_a_lost_gpu_is_named_and_counted():
     text = "Unable to determine the device handle for GPU 0000:0B:00.0: Unknown Error\n"
     result = collect(answer(Output(text, rc=0)), {"count": 4})
@@ -165,15 +178,81 @@ def test_slices_and_narrow_links_are_told():
     ]
 
 
-def test_a27_a_translating_iommu_on_pcie_is_warned_of(monkeypatch, capture):
+@pytest.fixture
+def pcie(capture):
+    """The two GPUs of the capture without their NVLink; ``replace`` changes texts of the answers."""
+
+    def made(replace=()):
+        def run(arguments):
+            if arguments == ["topo", "-m"]:
+                return Output("\tGPU0\tGPU1\nGPU0\t X \tNODE\nGPU1\tNODE\t X \n", rc=0)
+            output = capture(arguments)
+            text = output.stdout
+            for old, new in replace:
+                text = text.replace(old, new)
+            return Output(text, rc=output.rc)
+
+        return run
+
+    return made
+
+
+@pytest.mark.case("A27")
+def test_a27_a_translating_iommu_and_acs_on_pcie_are_warned_of(monkeypatch, capture, pcie):
     monkeypatch.setattr(module, "iommu_mode", lambda: "translated")
-    assert ids(collect(capture)) == []  # NVLink does not pass it
-    matrix = "\tGPU0\tGPU1\nGPU0\t X \tNODE\nGPU1\tNODE\t X \n"
+    redirect = {"mode": "redirect", "bridges": {"0000:40:01.1": "SrcValid+ ReqRedir+ CmpltRedir+"}}
+    monkeypatch.setattr(module, "acs_of", lambda gpus: redirect)
+    assert ids(collect(capture)) == []  # NVLink does not pass them
+    result = collect(pcie())
+    assert (result["iommu"], result["acs"]) == ("translated", redirect)
+    assert [(f["id"], f["severity"]) for f in result["findings"]] == [
+        ("iommu-translated", "warning"),
+        ("acs-redirect", "warning"),
+    ]
+    assert "ReqRedir+" in result["findings"][1]["message"]
+    for finding in result["findings"]:
+        assert "NCCL_P2P_DISABLE=1" in finding["remedy"]
+        assert "--disable-custom-all-reduce" in finding["remedy"]
 
-    def pcie(arguments):
-        return Output(matrix, rc=0) if arguments == ["topo", "-m"] else capture(arguments)
 
-    finding = collect(pcie)["findings"][0]
-    assert (finding["id"], finding["severity"]) == ("iommu-translated", "warning")
-    assert "NCCL_P2P_DISABLE=1" in finding["remedy"]
-    assert "--disable-custom-all-reduce" in finding["remedy"]
+@pytest.mark.parametrize(
+    ("replace", "found"),
+    [
+        ([], []),
+        ([("<total>262144 MiB</total>", "<total>256 MiB</total>")], [("gpu-bar1-small", "warning")]),
+        ([("\tOK", "\tCNS")], [("p2p-refused", "warning")]),
+        ([("<state>Completed<", "<state>In Progress<")], [("gpu-fabric", "error")]),
+        ([("<status>Success<", "<status>Insufficient Resources<")], [("gpu-fabric", "error")]),
+        ([("<state>Completed<", "<state>N/A<"), ("<status>Success<", "<status>N/A<")], []),
+        ([("action>None<", "action>Reboot<")], [("gpu-needs-recovery", "error")] * 2),
+        ([("action>None<", "action>Drain P2P<")], [("gpu-needs-recovery", "warning")] * 2),
+        ([("failure>No<", "failure>Yes<")], [("gpu-memory-faulty", "warning")] * 2),
+        ([(", 5, 5, 16, 16,", ", 1, 4, 16, 16,")], [("gpu-pcie-slow", "warning")]),
+        # An idle GPU lowers its generation.
+        ([(", 5, 5, 16, 16,", ", 1, 5, 16, 16,")], []),
+        ([("Disabled, Enabled, Enabled", "Disabled, Disabled, Enabled")], [("gpu-persistence-off", "info")]),
+        ([("700.00 W, 700.00 W", "400.00 W, 700.00 W")], [("gpu-power-limit", "info")]),
+        ([(">Pass-Through<", ">VGPU<")], [("gpu-partial", "warning")]),
+    ],
+)
+def test_what_is_odd_is_told(pcie, replace, found):
+    assert [(f["id"], f["severity"]) for f in collect(pcie(replace))["findings"]] == found
+
+
+def test_a_corrupted_inforom_is_a_warning(load_fixture):
+    text = load_fixture("nvidia-smi/h200x2/smi_query.csv") + "WARNING: infoROM is corrupted at gpu 0000:00:06.0\n"
+    result = collect(answer(Output(text, rc=14), Output()))
+    assert (result["status"], len(result["gpus"]), ids(result)) == ("ok", 2, ["gpu-inforom"])
+
+
+def test_calls_that_hang_later_are_named(load_fixture):
+    result = collect(answer(Output(load_fixture("nvidia-smi/h200x2/smi_query.csv"), rc=0), Output(timed_out=True)))
+    assert (result["status"], len(result["gpus"]), result["link"]) == ("ok", 2, None)
+    assert ids(result) == ["gpu-incomplete"]
+    assert "topo -m" in result["findings"][0]["message"]
+
+
+def test_the_link_of_the_profile(pcie):
+    found = collect(pcie(), {"link": "nvlink"})["findings"]
+    assert [(f["id"], f["numbers"]) for f in found] == [("gpu-link", {"expected": "nvlink", "found": "pcie"})]
+    assert collect(pcie(), {"link": "pcie"})["findings"] == []

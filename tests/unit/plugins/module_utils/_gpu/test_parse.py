@@ -83,6 +83,7 @@ def test_every_bracketed_cell_is_nothing():
     ]
 
 
+@pytest.mark.case("E01")
 def test_e01_unified_memory_is_that_of_the_host():
     fields = ["index", "name", "uuid", "compute_cap", "memory.total", "memory.free", "memory.used"]
     gpus = parse.parse_gpus("0, NVIDIA GB10, GPU-1, 12.1, [N/A], [N/A], [N/A]", fields)
@@ -99,6 +100,7 @@ def test_memory_of_its_own_is_never_replaced(load_fixture):
     assert (gpus[0]["memory_mib"], gpus[0]["unified_memory"]) == (143771, False)
 
 
+@pytest.mark.case("E04")
 def test_e04_a_virtual_gpu_with_one_cell_missing():
     gpu = parse.parse_gpus("[N/A], 24576, NVIDIA H100L-2-24C", ["clocks.max.sm", "memory.total", "name"])[0]
     assert (gpu["clock_max_mhz"], gpu["memory_mib"], gpu["name"]) == (None, 24576, "NVIDIA H100L-2-24C")
@@ -138,6 +140,9 @@ def test_an_error_text_is_never_a_gpu(text):
         ),
         ("Unable to determine the device handle for GPU 0000:0B:00.0: Unknown Error\n", 0, "gpu_lost"),
         ("NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.", 9, "no_driver"),
+        ("NVIDIA-SMI couldn't find libnvidia-ml.so library in your system.", 12, "no_driver"),
+        ("Failed to initialize NVML: Driver Not Loaded", 9, "no_driver"),
+        ("Failed to initialize NVML: Unknown Error", 255, "error"),
         ("Failed to initialize NVML: Insufficient Permissions", 4, "error"),
         ("", 127, "error"),
     ],
@@ -158,3 +163,30 @@ def test_the_lost_gpu_is_named():
 def test_the_field_that_a_driver_does_not_know():
     assert parse.unknown_field('Field "addressing_mode" is not a valid field to query.\n') == "addressing_mode"
     assert parse.unknown_field("index, name") is None
+
+
+def test_the_line_that_tells_the_error_is_shown():
+    text = "index, name\n0, NVIDIA H200\nWARNING: infoROM is corrupted at gpu 0000:86:00.0\n"
+    assert parse.classify(text, 14)[1] == "WARNING: infoROM is corrupted at gpu 0000:86:00.0"
+    assert parse.classify("", 127)[1] == "exit status 127, no output"
+
+
+@pytest.mark.parametrize(
+    ("matrix", "pair"),
+    [
+        ({}, None),
+        ({"GPU0": {}}, None),
+        ({"GPU0": {"GPU1": "NV18"}, "GPU1": {"GPU0": "NV18"}}, (0, 1)),
+        ({"GPU0": {"GPU1": "PIX", "GPU2": "SYS", "GPU10": "SYS", "NIC0": "SYS"}, "GPU1": {"GPU2": "NODE"}}, (0, 2)),
+        ({"GPU0": {"GPU1": "PHB"}, "GPU1": {"GPU2": "NODE"}, "GPU2": {"GPU1": "NODE"}}, (1, 2)),
+    ],
+)
+def test_the_farthest_pair(matrix, pair):
+    assert parse.farthest_pair(matrix) == pair
+
+
+@pytest.mark.parametrize(
+    ("mode", "hmm"), [("HMM", True), ("ATS", False), ("None", False), ("N/A", None), ("[N/A]", None)]
+)
+def test_heterogeneous_memory_management(mode, hmm):
+    assert parse.parse_gpus(f"index, name, addressing_mode\n0, NVIDIA GB10, {mode}\n")[0]["hmm"] is hmm
