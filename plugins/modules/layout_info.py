@@ -55,7 +55,7 @@ options:
     description:
       - Layouts to judge, each an id such as V(tp8), V(tp8-ep), V(tp4-r2), V(tp4-dp2-ep) or V(tp8-pp2), or a
         dictionary with C(tp), C(pp), C(dp), C(ep), C(dcp) and C(replicas).
-      - Decode context parallelism (V(tp8-dcp8), C(dcp)) is understood since 1.1.0, and judged only when it is asked for.
+      - Decode context parallelism (V(tp8-dcp8), C(dcp)) is understood since 1.1.0, and judged only when asked for.
       - By default all layouts that make sense for O(gpus) are judged.
     type: list
     elements: raw
@@ -205,7 +205,7 @@ layouts:
       description: Memory set aside for activations, CUDA graphs and communication in GiB.
       type: float
     overhead_gib_range:
-      description: The least and the most memory in GiB that was seen in the place of RV(layouts[].overhead_gib_per_gpu).
+      description: The least and the most of RV(layouts[].overhead_gib_per_gpu) that was seen, in GiB.
       type: list
       elements: float
       version_added: 1.1.0
@@ -216,7 +216,7 @@ layouts:
       description: KV cache tokens of one engine and data parallel rank, which vLLM logs as C(GPU KV cache size).
       type: int
     kv_tokens_range:
-      description: RV(layouts[].kv_tokens) with the most and with the least overhead of RV(layouts[].overhead_gib_range).
+      description: RV(layouts[].kv_tokens) with the most and the least of RV(layouts[].overhead_gib_range).
       type: list
       elements: int
       version_added: 1.1.0
@@ -248,8 +248,8 @@ layouts:
       version_added: 1.1.0
     tuned_moe_config:
       description:
-        - Whether vLLM ships a configuration of its Triton MoE kernel for this layout on a GPU of exactly this name. Null
-          when that is not known or Triton is not in question.
+        - Whether vLLM ships a configuration of its Triton MoE kernel for this layout on a GPU of exactly this name.
+          Null when that is not known or Triton is not in question.
       type: bool
       version_added: 1.1.0
 recommended:
@@ -274,8 +274,8 @@ recommendation:
       elements: str
     confidence:
       description:
-        - V(clear), V(tie) when there are ties, V(low) when the cost model had to assume something, V(none) when no layout
-          is valid.
+        - V(clear), V(tie) when there are ties, V(low) when the cost model had to assume something, V(none) when no
+          layout is valid.
       type: str
       version_added: 1.1.0
     ranking:
@@ -284,7 +284,7 @@ recommendation:
       elements: dict
       version_added: 1.1.0
 weights_source:
-  description: V(headers) when the weights were measured, V(config) when they were computed, null when they are not known.
+  description: V(headers) when the weights were measured, V(config) when computed, null when they are not known.
   returned: success
   type: str
   version_added: 1.1.0

@@ -68,8 +68,7 @@ def make_plan(request: Request, layouts: t.Sequence[Layout] | None = None) -> Pl
 
 def _verdict(request: Request, layout: Layout) -> Verdict:
     shape, gpus, parts = request.shape, request.gpus, request.parts
-    dtype = memory.resolve_kv_dtype(shape, gpus, request.flags.kv_cache_dtype)
-    case = Case(shape, layout, gpus, request.nodes, request.version, replace(request.flags, kv_cache_dtype=dtype))
+    case = Case(shape, layout, gpus, request.nodes, request.version, request.flags)
     findings = judge(case)
     findings += on_options(request)
     verdict = Verdict(
@@ -85,7 +84,9 @@ def _verdict(request: Request, layout: Layout) -> Verdict:
     verdict = replace(
         verdict,
         weights=_weights(case, parts) if parts else None,
-        kv_per_token=memory.kv_bytes_per_token(shape, layout, dtype),
+        kv_per_token=memory.kv_bytes_per_token(
+            shape, layout, memory.resolve_kv_dtype(shape, gpus, request.flags.kv_cache_dtype)
+        ),
         context=request.max_model_len or shape.max_position,
     )
     usable = gpus.usable_bytes if gpus else None

@@ -56,14 +56,14 @@ class Choice:
 def recommend(request: Request, good: t.Sequence[Verdict]) -> Choice:
     """Choose among the valid layouts. Second choices and idle GPUs only where there is nothing else."""
     if not good:
-        return Choice(None, "No layout is valid.")
+        return Choice(None, "no layout is valid")
     least = min(_rank(request, v) for v in good)
     pool = [v for v in good if _rank(request, v) == least]
     scores = _scores(request, pool)
     if scores is None:
         plain = min(pool, key=lambda v: (v.layout.pp, v.layout.replicas, v.layout.dp, -v.layout.tp))
-        reason = "Sizes are not known, so the simplest valid layout is named."
-        return Choice(plain.layout.id, reason, assumed=("nothing but the rules, since sizes are not known",))
+        reason = "the simplest valid layout, since sizes are not known"
+        return Choice(plain.layout.id, reason, assumed=("that all valid layouts fit and are equally fast",))
     top = max(scores.values())
     near = [v for v in pool if scores[v.layout.id] >= top * (1 - TIE)]
     # What the model cannot tell apart is decided by the room for KV cache.
