@@ -42,9 +42,11 @@ _LEFT = {0, 1, 10}  # columns of words; the others are numbers, aligned to the r
 
 
 def layout_table(plan: t.Mapping[str, t.Any]) -> str:
-    """Lines for a fixed width font: ``*`` is recommended, ``=`` as good. Sizes are GiB of one GPU. An engine is a replica
-    or a data parallel rank; ``longest`` is the longest request in tokens that fits, ``requests`` how many of the length
-    that was planned with."""
+    """Lines for a fixed width font: ``*`` is recommended, ``=`` as good. Sizes are GiB of one GPU.
+
+    An engine is a replica or a data parallel rank; ``longest`` is the longest request in tokens that fits, ``requests``
+    how many of the length that was planned with.
+    """
     choice = plan.get("recommendation") or {}
     recommended, ties = plan.get("recommended"), choice.get("ties") or []
     place = {entry["id"]: i for i, entry in enumerate(choice.get("ranking") or [])}

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 from pathlib import Path
 
@@ -59,6 +60,37 @@ def test_a_model_is_needed_once(run_module):
     assert "one of the following is required" in run_module("layout_info", {"gpus": {"count": 1}})["msg"]
     both = {"config": {"a": 1}, "model_dir": "/tmp", "gpus": {"count": 1}}
     assert "mutually exclusive" in run_module("layout_info", both)["msg"]
+
+
+def test_flags_reach_the_rules(run_module, minimax):
+    flags = {"eplb": True, "redundant_experts": 1, "attention_backend": "FLASHMLA", "data_parallel_backend": "ray"}
+    result = run_module("layout_info", {**minimax, **flags, "layouts": ["tp8-ep"], "nodes": 2})
+    ids = {f["id"] for f in result["layouts"][0]["findings"]}
+    assert {"eplb-uneven", "attention-backend", "dp-backend"} <= ids
+
+
+def test_choices_are_checked(run_module, minimax):
+    result = run_module("layout_info", {**minimax, "mm_encoder_tp_mode": "rows"})
+    assert "value of mm_encoder_tp_mode must be one of: weights, data" in result["msg"]
+
+
+def test_what_is_returned_is_documented(run_module, minimax):
+    module = importlib.import_module("ansible_collections.modelops.vllm.plugins.modules.layout_info")
+    returned = yaml.safe_load(module.RETURN)
+    result = run_module("layout_info", minimax)
+    assert set(result) - {"changed", "invocation"} == set(returned)
+    assert set(result["layouts"][0]) == set(returned["layouts"]["contains"])
+    assert set(result["recommendation"]) == set(returned["recommendation"]["contains"])
+
+
+@pytest.mark.parametrize("path", sorted((VARS / "hardware").glob("*.yml")), ids=lambda p: p.stem)
+def test_hardware_profiles_can_be_planned_with(run_module, minimax, path):
+    hardware = profile("hardware", path.stem)
+    assert hardware["name"] == path.stem
+    result = run_module("layout_info", {"config": minimax["config"], "gpus": hardware["gpus"]})
+    assert result.rc == 0
+    assert "gpus-unknown" not in {f["id"] for f in result["findings"]}
+    assert result["recommendation"]["confidence"] in ("clear", "tie", "none")
 
 
 def test_the_profile_is_the_model_of_the_table(minimax, load_fixture):

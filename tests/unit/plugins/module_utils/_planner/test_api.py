@@ -90,6 +90,37 @@ def test_sizes_of_one_layout():
     assert (got["gpus"], got["idle_gpus"]) == (8, 0)
 
 
+@pytest.mark.parametrize(
+    ("layout", "gpus", "loaded_gib", "kv_tokens"),
+    [
+        ("tp2", {**H200, "count": 2}, 107.28, 159200),
+        ("tp1-dp2-ep", {**H200, "count": 2}, 109.69, 59472),
+        ("tp4", RTX, 53.75, None),
+    ],
+    ids=["tp2", "dp2-ep", "tp4"],
+)
+def test_what_vllm_logged(layout, gpus, loaded_gib, kv_tokens):
+    # vLLM 0.26.0 on two H200; the last one is a published log of TP4 on RTX PRO 6000.
+    got = one(layout, gpus=gpus, max_model_len=16384, max_num_seqs=256, gpu_memory_utilization=0.92)
+    assert got["valid"] is True
+    assert got["weights_gib_per_gpu"] == pytest.approx(loaded_gib, rel=0.01)
+    if kv_tokens:
+        assert got["kv_tokens"] == pytest.approx(kv_tokens, rel=0.05)
+        low, high = got["kv_tokens_range"]
+        assert low < kv_tokens < high * 1.05
+
+
+def test_overhead_is_a_range_around_the_plan():
+    got = one("tp4", max_num_seqs=256)
+    assert got["overhead_gib_range"][0] == 2.5
+    assert got["overhead_gib_range"][0] <= got["overhead_gib_per_gpu"] <= got["overhead_gib_range"][1] == 8.0
+    low, high = got["kv_tokens_range"]
+    assert low < got["kv_tokens"] <= high
+    assert (high - low) * got["kv_bytes_per_token"] == pytest.approx(5.5 * 2**30, rel=1e-4)
+    cpu = {"count": 1, "name": "cpu", "memory_mib": 524288}
+    assert one("tp1", gpus=cpu)["overhead_gib_range"] == [1.0, 1.0]
+
+
 def test_utilization_default_follows_the_version():
     old, new = (one("tp4", vllm_version=v)["kv_tokens"] for v in ("0.19.1", "0.26.0"))
     assert new - old == pytest.approx(0.02 * 94.97 * 2**30 / 63488, rel=0.01)
@@ -164,6 +195,50 @@ def test_ties_are_said():
     result = plan(objective="capacity")
     tie = next(f for f in result["findings"] if f["id"] == "recommendation-tie")
     assert tie["numbers"]["ties"] == result["recommendation"]["ties"]
+
+
+def test_the_ranking_is_a_part_of_the_best_score():
+    choice = plan(objective="capacity")["recommendation"]
+    scores = [entry["score"] for entry in choice["ranking"]]
+    assert scores == sorted(scores, reverse=True)
+    assert scores[0] == 1.0
+    assert {e["id"] for e in choice["ranking"] if e["score"] >= 0.9} == {
+        *choice["ties"],
+        plan(objective="capacity")["recommended"],
+    }
+
+
+@pytest.mark.parametrize(
+    ("options", "confidence"),
+    [
+        ({"objective": "capacity"}, "tie"),
+        ({"layouts": ["tp8-ep"]}, "clear"),
+        ({"layouts": ["tp8"]}, "none"),
+        ({"gpus": {**RTX, "name": "NVIDIA Something"}}, "low"),
+        ({"gpus": {**RTX, "link": None}}, "low"),
+        ({"config": MODELS["openai/gpt-oss-120b"]}, "low"),
+        ({"config": {"num_attention_heads": 64}}, "low"),
+    ],
+)
+def test_how_sure_the_recommendation_is(options, confidence):
+    result = plan(**options)
+    assert result["recommendation"]["confidence"] == confidence
+    assert ("recommendation-confidence" in ids(result["findings"])) is (confidence == "low")
+
+
+def test_a_single_gpu_needs_no_link():
+    alone = {"count": 1, "name": "NVIDIA B200", "memory_mib": 183359, "compute_cap": "10.0", "link": None}
+    assert plan(MODELS["nvidia/MiniMax-M2.5-NVFP4"], alone)["recommendation"]["confidence"] == "clear"
+
+
+def test_a_class_that_is_in_no_release_is_told():
+    assert "architecture-unknown" in ids(plan({**M25, "architecture": "MiniMaxM9ForCausalLM"})["findings"])
+    assert "architecture-unknown" not in ids(plan()["findings"])
+
+
+@pytest.mark.parametrize(("version", "new"), [("0.33.0", False), ("0.33.1", True), ("1.0", True)])
+def test_a_version_beyond_the_tables_is_told(version, new):
+    assert ("version-new" in ids(plan(vllm_version=version)["findings"])) is new
 
 
 def test_a_refined_block_is_second_choice():

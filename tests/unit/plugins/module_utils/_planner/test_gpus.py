@@ -44,6 +44,13 @@ def test_slices_are_kept_by_number():
     assert gpus.partial == ("1",)
 
 
+def test_what_is_free_counts_where_it_is_shared_only():
+    shared = {**ONE, "unified_memory": True, "memory_free_mib": 1000}
+    assert Gpus.parse([shared])[0].free_mib == 1000
+    assert Gpus.parse([shared])[0].usable_bytes == 143771 << 20  # the driver keeps nothing of its own
+    assert Gpus.parse([{**ONE, "memory_free_mib": 1000}])[0].free_mib is None
+
+
 def test_a_cpu_is_told():
     gpus, findings = Gpus.parse({"count": 2, "name": "cpu", "memory_mib": 8192, "compute_cap": None, "link": None})
     assert gpus.is_cpu

@@ -54,6 +54,21 @@ def test_nested_text_and_vision():
     assert shape.architecture == "Glm4vMoeForConditionalGeneration"
 
 
+def test_the_weights_of_a_vision_tower():
+    # Kimi-K2.5 in the names of its config: 0.93 GB in bfloat16, 0.9 by the notes on the model.
+    kimi = {"vt_hidden_size": 1152, "vt_num_hidden_layers": 27, "vt_intermediate_size": 4304, "text_hidden_size": 7168}
+    shape = ModelShape.from_config({**FULL, "vision_config": {**kimi, "vt_num_attention_heads": 16}})
+    assert shape.vision_heads == 16
+    assert 2 * shape.vision_weights / 1e9 == pytest.approx(0.93, abs=0.01)
+    assert ModelShape.from_config({**FULL, "vision_config": {"num_heads": 12}}).vision_weights is None
+    assert ModelShape.from_config(FULL).vision_weights is None
+
+
+def test_code_in_the_repository_is_seen():
+    assert ModelShape.from_config({**FULL, "auto_map": {"AutoConfig": "x.Y"}}).auto_map is True
+    assert ModelShape.from_config(FULL).auto_map is False
+
+
 def test_latent_attention_has_one_kv_head_and_no_head_dim():
     # GLM-5 declares head_dim 64, which is the rope dimension.
     shape = ModelShape.from_config(
