@@ -26,8 +26,8 @@ attributes:
   check_mode:
     support: full
     details:
-      - Writes nothing. Lists the commit, verifies what is there, and returns what would be fetched.
-      - Where huggingface_hub is not installed yet the plan is unknown. A finding says so, and a change is reported.
+      - Writes nothing. Lists the commit, verifies what is there, and returns exactly what would be fetched.
+      - The plan needs no huggingface_hub. Where it is not installed yet, the finding V(no-hub-client) says so.
   diff_mode:
     support: full
     details:
@@ -56,8 +56,17 @@ options:
   token:
     description:
       - Access token for gated and private repositories.
+      - Without O(token) and O(token_file) the environment variable E(HF_TOKEN) of the task is used. Ansible itself
+        passes the C(environment) of a task on a command line, so prefer O(token_file) on a shared node.
       - The download process gets it on its standard input. It appears in no argument list, environment or result.
     type: str
+  token_file:
+    description:
+      - Path of a file on the node that holds the token and nothing else. Blanks around it are ignored.
+      - A file that cannot be read, or is empty, fails the run.
+      - Mutually exclusive with O(token).
+    type: path
+    version_added: 1.1.0
   endpoint:
     description: Address of the Hub or of a mirror. The environment variable E(HF_ENDPOINT) is not read.
     type: str
@@ -115,9 +124,31 @@ options:
     default: false
   source_dir:
     description:
-      - Folder with the same snapshot, made by this module, from which files are copied instead of the Hub.
-      - Each copy is verified against the manifest of the folder.
+      - Folder on the node with the same snapshot, from which files are copied. Nothing is fetched from the Hub.
+      - Each copy is proven, by the manifest of the folder when this module made it, by O(source_checksums), or
+        by the hashes that the Hub lists. A folder with none of the three is refused.
+      - A folder that this module made must have been made with the same patterns.
     type: path
+  source_checksums:
+    description:
+      - Path of a file on the node with the SHA-256 of each file in O(source_dir), as C(sha256sum) writes it in that
+        folder. Every file that is copied must be in it.
+      - Without a manifest in O(source_dir), O(revision) must be the commit that the files are from. With one, both
+        must agree.
+    type: path
+    version_added: 1.1.0
+  source_transfer:
+    description:
+      - How files get from O(source_dir) to O(dest).
+      - V(hardlink) takes no space and no time to copy, and needs both folders on one file system. The two names are
+        then the same bytes, so what damages one damages both. Linking changes the C(ctime) of a source file, so the
+        next run of this module for O(source_dir) hashes it again.
+    type: str
+    choices:
+      - copy
+      - hardlink
+    default: copy
+    version_added: 1.1.0
   min_free:
     description: Space that stays free on the file system of O(dest), in bytes or with a unit, as V(10GB) or V(10GiB).
     type: str
@@ -146,9 +177,9 @@ options:
     description:
       - Seconds between two lines that tell how far the run is. V(0) for none.
       - The lines go to standard error, and AWX shows them in the output of the job.
-      - Unless it is V(0), the module runs as a job on the node. When the connection is lost the task waits for it to come
-        back, and when the whole play is ended the download goes on. A run that is started at that time waits for it, shows
-        its progress, and finds the work done.
+      - Unless it is V(0), the module runs as a job on the node. When the connection is lost the task waits for it to
+        come back, and when the whole play is ended the download goes on. A run that is started at that time waits for
+        it, shows its progress, and finds the work done.
       - Not in check mode, and not with O(offline), where a run takes a moment.
     type: int
     default: 30
@@ -167,6 +198,14 @@ EXAMPLES = r"""
     revision: 0123456789abcdef0123456789abcdef01234567
     dest: /srv/models/MiniMaxAI/MiniMax-M2.5
     python: /opt/modelops/hub/bin/python
+
+- name: Copy from a mounted disk without the Hub, proven by a list of checksums
+  modelops.vllm.hf_snapshot:
+    repo_id: MiniMaxAI/MiniMax-M2.5
+    revision: 0123456789abcdef0123456789abcdef01234567
+    dest: /srv/models/MiniMaxAI/MiniMax-M2.5
+    source_dir: /mnt/transfer/MiniMax-M2.5
+    source_checksums: /mnt/transfer/MiniMax-M2.5.sha256
 
 - name: Prove on a node without network that nothing changed on the disk
   modelops.vllm.hf_snapshot:
@@ -264,6 +303,7 @@ def main() -> None:
             "revision": {"type": "str", "default": "main"},
             "dest": {"type": "path", "required": True},
             "token": {"type": "str", "no_log": True},
+            "token_file": {"type": "path", "no_log": False},
             "endpoint": {"type": "str", "default": "https://huggingface.co"},
             "allow_patterns": {"type": "list", "elements": "str"},
             "ignore_patterns": {"type": "list", "elements": "str"},
@@ -274,6 +314,8 @@ def main() -> None:
             "xet": {"type": "str", "choices": ["auto", "on", "off"], "default": "auto"},
             "offline": {"type": "bool", "default": False},
             "source_dir": {"type": "path"},
+            "source_checksums": {"type": "path"},
+            "source_transfer": {"type": "str", "choices": ["copy", "hardlink"], "default": "copy"},
             "min_free": {"type": "str", "default": "1GiB"},
             "stall_timeout": {"type": "int", "default": 300},
             "retries": {"type": "int", "default": 5},
@@ -283,12 +325,16 @@ def main() -> None:
             "progress_interval": {"type": "int", "default": 30},
             "python": {"type": "path"},
         },
+        mutually_exclusive=[("token", "token_file")],
         supports_check_mode=True,
     )
     scratch = tempfile.mkdtemp(prefix="modelops-hub-", dir=module.tmpdir)
     try:
         with guarded(module):
-            report = make_snapshot(from_params(module.params, sys.executable, scratch, module.check_mode))
+            request = from_params(module.params, sys.executable, scratch, module.check_mode)
+            if request.token:  # it may come from a file or the environment, of which AnsibleModule knows nothing
+                module.no_log_values.add(request.token)
+            report = make_snapshot(request)
             diff = {"diff": report.diff()} if module._diff and report.changed else {}
             module.exit_json(**report.as_dict(), **diff)
     finally:

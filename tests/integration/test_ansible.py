@@ -58,4 +58,4 @@ def test_a_refused_token_is_not_in_the_failure(snapshot: Snapshot, hub: Hub, fil
 def test_check_mode_on_a_bare_node_works(snapshot: Snapshot, files: dict[str, bytes]) -> None:
     run = ansible(snapshot, "--check", python="/opt/nowhere/bin/python")
     assert "CHANGED" in run.stdout
-    assert "plan-unknown" in run.stdout
+    assert "no-hub-client" in run.stdout

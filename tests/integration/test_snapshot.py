@@ -143,15 +143,19 @@ def test_check_mode_writes_nothing_and_plans_exactly(snapshot: Snapshot, files: 
     assert tree(parent) == before
 
 
-def test_check_mode_on_a_bare_node_says_that_the_plan_is_unknown(snapshot: Snapshot, files: dict[str, bytes]) -> None:
-    for python in ("/nonexistent/bin/python", "/usr/bin/false"):
-        result = snapshot.fails(python=python)
-        assert python in result["msg"]
-    snapshot.python = "/nonexistent/bin/python"
-    result = snapshot(check=True)
-    assert result["changed"]
-    assert ids(result) == {"plan-unknown"}
+@pytest.mark.parametrize("python", ["/nonexistent/bin/python", "/usr/bin/false"], indirect=True)
+def test_a_bare_node_gets_an_exact_plan_and_a_run_that_touches_nothing(snapshot, hub, files, tmp_path) -> None:
+    result = snapshot.fails()
+    assert snapshot.python in result["msg"]
     assert not snapshot.dest.exists()
+    before = tree(tmp_path)
+    assert not hub.requests(role="cdn")
+    result = snapshot(check=True)
+    assert (result["changed"], result["fetched"]) == (True, sorted(files))
+    assert result["bytes_fetched"] == sum(map(len, files.values()))
+    assert [(f["id"], f["severity"]) for f in result["findings"]][-1][1] == "info"
+    assert snapshot.python in result["findings"][-1]["message"]
+    assert tree(tmp_path) == before
 
 
 def test_an_own_download_of_the_same_model_is_adopted(snapshot: Snapshot, hub: Hub, files: dict[str, bytes]) -> None:
@@ -300,23 +304,6 @@ def test_offline_without_a_manifest_never_claims_a_hash(snapshot: Snapshot, file
     assert "no-manifest" in ids(snapshot.fails(offline=True))
     result = snapshot(offline=True, verify="header")
     assert result["verified"] == "header"
-
-
-def test_copies_from_a_verified_folder_without_the_hub(snapshot, hub, files, tmp_path) -> None:
-    site = Snapshot(hub, tmp_path / "site", snapshot.python)
-    site()
-    hub.clear()
-    flip(site.dest / SHARD)
-    # A damaged file of the source is found on arrival, and copying it again does not help.
-    assert finding(snapshot.fails(source_dir=str(site.dest)), "corrupt")
-    (site.dest / SHARD).write_bytes(files[SHARD])
-    result = snapshot(source_dir=str(site.dest))
-    assert (result["verified"], result["shards"]["present"]) == ("sha256", 4)
-    assert snapshot.holds(files)
-    assert not snapshot(source_dir=str(site.dest))["changed"]
-    assert not hub.requests()
-    (site.dest / ".modelops" / "manifest.json").unlink()
-    assert "not built" in snapshot.fails(source_dir=str(site.dest), dest=str(tmp_path / "third"))["msg"]
 
 
 @every_client

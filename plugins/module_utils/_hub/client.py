@@ -129,7 +129,7 @@ def run(
 ) -> None:
     """Run one job to its end.
 
-    ``on_event`` gets every event but hello, done and the job's own failure; what it raises ends the worker.
+    ``on_event`` gets every event but done and the job's own failure; what it raises ends the worker.
     ``progress`` returns a figure that grows while bytes arrive. Raises :class:`WorkerFailedError`,
     :class:`WorkerDiedError`, :class:`NotStartedError`, :class:`StalledError`. No process is left behind.
     """
@@ -195,7 +195,6 @@ def _follow(
         event = json.loads(line)
         if event["event"] == "hello":
             require_version(event["version"], interpreter.python)
-            continue
         if event["event"] == "failed" and not event["name"]:
             raise WorkerFailedError(event["error"])
         if event["event"] == "done":

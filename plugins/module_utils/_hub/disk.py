@@ -12,6 +12,7 @@ import typing as t
 
 from .._errors import ModelopsError
 from .._findings import error
+from .._weights.manifest import FOLDER
 
 # Decimal and binary units are different numbers: at 540 GiB the difference is 40 GB.
 _UNITS = {
@@ -53,22 +54,30 @@ def mount_point(path: str) -> str:
     return path
 
 
-def require_space(dest: str, size: int, files: int, reserve: int) -> None:
-    """Refuse when ``size`` bytes in ``files`` files do not fit beside ``reserve`` bytes that stay free."""
+def require_space(dest: str, size: int, files: int, reserve: int, freed: int = 0) -> None:
+    """Refuse when ``size`` bytes in ``files`` files do not fit beside ``reserve`` bytes that stay free.
+
+    ``freed`` bytes on the disk are removed before the first byte is fetched.
+    """
     if not files:
         return
     folder = existing_parent(dest)
     fs = os.statvfs(folder)
     where = f"the file system {mount_point(folder)}"
-    free = fs.f_bavail * fs.f_frsize
+    free = fs.f_bavail * fs.f_frsize + freed
     short = size + reserve - free
     if short > 0:
+        orphans, message, remedy = _orphans(dest), "", "Free space, give another dest, or lower min_free."
+        if orphans:
+            cache = os.path.join(dest, ".cache", "huggingface")
+            message = f" Unfinished downloads of other programs take {orphans} bytes in {cache}."
+            remedy = f"Remove {cache} when no other download runs there. {remedy}"
         _refuse(
             "disk-space",
             f"{size} bytes ({size / 1e9:.2f} GB) are to be fetched to {dest}, {reserve} bytes are to stay free, "
-            f"and {where} has {free} bytes free: {short} bytes ({short / 1e9:.2f} GB) too few.",
-            "Free space, give another dest, or lower min_free.",
-            {"needed": size, "reserve": reserve, "free": free, "short": short},
+            f"and {where} has {free} bytes free: {short} bytes ({short / 1e9:.2f} GB) too few.{message}",
+            remedy,
+            {"needed": size, "reserve": reserve, "free": free, "short": short, "unfinished": orphans},
         )
     short = files + _SPARE_INODES - fs.f_favail
     if fs.f_files and short > 0:
@@ -78,6 +87,42 @@ def require_space(dest: str, size: int, files: int, reserve: int) -> None:
             "Remove files, or give another dest.",
             {"needed": files + _SPARE_INODES, "free": fs.f_favail, "short": short},
         )
+
+
+def _orphans(dest: str) -> int:
+    """Bytes on the disk of files that huggingface_hub began in a folder and did not finish."""
+    total = 0
+    for folder, _folders, names in os.walk(os.path.join(dest, ".cache", "huggingface")):
+        total += sum(_on_disk(os.path.join(folder, n)) for n in names if n.endswith(".incomplete"))
+    return total
+
+
+def freed_by_a_run(dest: str, kept: t.Container[str]) -> int:
+    """Bytes on the disk that a run removes first: what is in the staging area but not ``kept`` (paths)."""
+    total = 0
+    for folder, _folders, names in os.walk(os.path.join(dest, FOLDER, "staging")):
+        total += sum(_on_disk(path) for n in names if (path := os.path.join(folder, n)) not in kept)
+    return total
+
+
+def _on_disk(path: str) -> int:
+    try:
+        return os.lstat(path).st_blocks * 512
+    except FileNotFoundError:
+        return 0
+
+
+def require_places(dest: str, names: t.Iterable[str]) -> None:
+    """Refuse, before anything is fetched, when a folder is where a file belongs, or a file where a folder does."""
+    for name in names:
+        place = os.path.join(dest, name)
+        if os.path.isdir(place):
+            raise ModelopsError(f"{place} is a folder, and a file of that name belongs there.", "Move it away.")
+        parent = os.path.dirname(place)
+        while parent != dest and not os.path.lexists(parent):
+            parent = os.path.dirname(parent)
+        if not os.path.isdir(parent) and os.path.lexists(parent):
+            raise ModelopsError(f"{parent} is no folder, and {name} belongs below it.", "Move it away.")
 
 
 def _refuse(id_: str, message: str, remedy: str, numbers: dict[str, int]) -> t.NoReturn:

@@ -194,6 +194,14 @@ def _passing(classes: set[str], statuses: set[int], names_hub: bool) -> tuple[st
     return None
 
 
+class ListingError(Exception):
+    """The Hub did not tell what a commit holds."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.message)
+        self.failure = failure
+
+
 _LATER = "Check the network and the proxy settings, then run again: what is verified is kept."
 
 

@@ -16,10 +16,10 @@ from .._findings import error, info
 from .._weights.checks import Check, Level, RemoteFile, check_file
 from .._weights.inspect import finding_of
 from .._weights.selection import Listing
-from .errors import Failure
+from .errors import Failure, ListingError
 from .progress import Progress, Tally
 from .request import Report, Request
-from .sources import ListingError, Source
+from .sources import Source
 from .staging import Staging
 
 _MAX_PAUSE = 60.0

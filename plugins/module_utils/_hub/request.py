@@ -19,8 +19,17 @@ from .._weights.manifest import Selection, manifest_path
 from .client import PUBLIC_ENDPOINT
 from .disk import parse_size
 
+# Other kinds of repositories, by the first part of their addresses, which no organisation can have as its name.
+_OTHER_KINDS = {"datasets": "dataset", "spaces": "space"}
+
+_MAX_TOKEN = 10_000
+_TOKEN_REMEDY = "Give a file on the node that holds the token and nothing else, readable by the user of the task."
+
 _REPO = re.compile(r"[A-Za-z0-9_][\w.-]*(/[A-Za-z0-9_][\w.-]*)?")
 _COMMIT = re.compile(r"[0-9a-f]{40}")
+
+# The least value of each option that is a number.
+_LEAST = {"max_workers": 1, "retries": 0, "lock_timeout": 0, "stall_timeout": 1, "progress_interval": 0}
 
 
 @dataclass(frozen=True)
@@ -40,6 +49,8 @@ class Request:
     max_workers: int = 8
     offline: bool = False
     source_dir: str = ""
+    source_checksums: str = ""
+    hardlink: bool = False
     reserve: int = 0
     stall_timeout: float = 300.0
     retries: int = 5
@@ -61,49 +72,102 @@ def is_commit(revision: str) -> bool:
 
 
 def require_repo(repo: str) -> str:
-    """A model repository's name, checked; ModelopsError for another kind of repository or a path."""
-    if repo.split("/", maxsplit=1)[0] in ("datasets", "spaces") and repo.count("/") == 2:
+    """A model repository's name, checked; ModelopsError for another kind of repository, an address or a path."""
+    name = re.sub(r"^https?://[^/]+/", "", repo)
+    kind, _slash, rest = name.partition("/")
+    if kind in _OTHER_KINDS and rest:
         raise ModelopsError(
-            f"repo_id {repo!r} is a {repo.split('/', maxsplit=1)[0][:-1]}.", "Only model repositories are supported."
+            f"repo_id {repo!r} is a {_OTHER_KINDS[kind]}.",
+            "Only model repositories can be served: give the repository of a model.",
         )
-    if not _REPO.fullmatch(repo) or ".." in repo or "--" in repo:
+    name = re.split(r"/(?:tree|blob|resolve)/", name)[0].strip("/")
+    if name != repo and _is_repo(name):
+        raise ModelopsError(
+            f"repo_id {repo!r} is not the name of a repository.",
+            f"Give it as {name}, the branch or commit as revision, and another Hub as endpoint.",
+        )
+    if not _is_repo(repo):
         raise ModelopsError(f"repo_id {repo!r} is not the name of a repository.", "Give it as organisation/name.")
     return repo
 
 
-def from_params(params: t.Mapping[str, t.Any], python: str, scratch: str, check_mode: bool) -> Request:
-    """Normalise and check a module's parameters; ModelopsError names the option that is wrong."""
-    token = (params["token"] or "").strip()
-    if not token.isprintable() or not token.isascii() or " " in token:
-        raise ModelopsError("token contains a space, a line break or a character outside ASCII.", "Give it as issued.")
-    endpoint = (params["endpoint"] or PUBLIC_ENDPOINT).rstrip("/")
-    if not re.fullmatch(r"https?://[^/@\s]+(/[^@\s]*)?", endpoint):
+def _is_repo(name: str) -> bool:
+    return _REPO.fullmatch(name) is not None and ".." not in name and "--" not in name
+
+
+def require_endpoint(text: str | None) -> str:
+    """The address of a Hub without a slash at its end; ModelopsError for one that is none, or holds credentials."""
+    endpoint = (text or PUBLIC_ENDPOINT).rstrip("/")
+    if not re.fullmatch(r"https?://[^/@\s?#]+(/[^@\s?#]*)?", endpoint):
         raise ModelopsError(
             "endpoint is not an http or https address, or it holds credentials.", "Give it as https://host, use token."
         )
-    for option, least in (("max_workers", 1), ("retries", 0), ("lock_timeout", 0), ("stall_timeout", 1)):
+    return endpoint
+
+
+def read_token(params: t.Mapping[str, t.Any]) -> str:
+    """The token of the option, of the file, or of the environment variable HF_TOKEN, in this order; may be empty.
+
+    ModelopsError for one that is none; its content is never quoted.
+    """
+    if params["token"]:
+        return _require_token(params["token"], "token")
+    path = params["token_file"]
+    if not path:
+        return _require_token(os.environ.get("HF_TOKEN", ""), "The environment variable HF_TOKEN")
+    try:
+        with open(path, encoding="ascii") as f:
+            token = f.read(_MAX_TOKEN)
+    except OSError as e:
+        raise ModelopsError(f"token_file {path} cannot be read: {e.strerror}.", _TOKEN_REMEDY) from e
+    except UnicodeDecodeError:
+        # Its text would quote the content, so it is no cause of this one.
+        raise ModelopsError(f"token_file {path} holds characters outside ASCII.", _TOKEN_REMEDY) from None
+    if not token.strip():
+        raise ModelopsError(f"token_file {path} is empty.", _TOKEN_REMEDY)
+    return _require_token(token, f"token_file {path}")
+
+
+def _require_token(text: str, where: str) -> str:
+    token = text.strip()
+    if not token.isprintable() or not token.isascii() or " " in token:
+        raise ModelopsError(
+            f"{where} contains a space, a line break or a character outside ASCII.", "Give the token as issued."
+        )
+    return token
+
+
+def from_params(params: t.Mapping[str, t.Any], python: str, scratch: str, check_mode: bool) -> Request:
+    """Normalise and check a module's parameters; ModelopsError names the option that is wrong."""
+    for option, least in _LEAST.items():
         if params[option] < least:
             raise ModelopsError(f"{option} is {params[option]}; at least {least} is needed.", "Give a larger number.")
     if params["offline"] and params["source_dir"]:
         raise ModelopsError("offline and source_dir are both set.", "source_dir needs no network: leave offline out.")
+    if not params["source_dir"]:
+        for option, default in (("source_checksums", None), ("source_transfer", "copy")):
+            if params[option] != default:
+                raise ModelopsError(f"{option} is set without source_dir.", "Give source_dir, or leave it out.")
     if not params["revision"].strip():
         raise ModelopsError("revision is empty.", "Give a branch, a tag, or best a commit.")
     return Request(
         repo=require_repo(params["repo_id"].strip()),
         revision=params["revision"].strip(),
         dest=absolute(params["dest"], "dest"),
-        endpoint=endpoint,
+        endpoint=(endpoint := require_endpoint(params["endpoint"])),
         python=params["python"] or python,
         scratch=scratch,
         selection=Selection(
             tuple(params["allow_patterns"] or ()), tuple(params["ignore_patterns"] or ()), params["allow_pickle"]
         ),
         level=params["verify"],
-        token=token,
+        token=read_token(params),
         xet=params["xet"] == "on" or (params["xet"] == "auto" and endpoint == PUBLIC_ENDPOINT),
         max_workers=params["max_workers"],
         offline=params["offline"],
         source_dir=absolute(params["source_dir"], "source_dir") if params["source_dir"] else "",
+        source_checksums=absolute(params["source_checksums"], "source_checksums") if params["source_checksums"] else "",
+        hardlink=params["source_transfer"] == "hardlink",
         reserve=parse_size(params["min_free"], "min_free"),
         stall_timeout=float(params["stall_timeout"]),
         retries=params["retries"],

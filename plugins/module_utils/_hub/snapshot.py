@@ -23,11 +23,13 @@ from .._weights.ownership import stranger
 from .._weights.safetensors import HeaderError, tensor_names
 from .._weights.selection import Target, choose
 from . import disk
+from .errors import ListingError
 from .fetching import failed, fetch, is_right, list_files, shorten
+from .folder import FolderSource
 from .lock import Lock, locked
 from .progress import Progress, Tally
 from .request import Report, Request
-from .sources import FolderSource, HubSource, ListingError, Source
+from .sources import HubSource, Source
 from .staging import Staging, make_folders, unfinished
 
 
@@ -67,7 +69,7 @@ class _Run:
 
     def run(self) -> None:
         r = self.request
-        if os.path.exists(self.dest) and not os.path.isdir(self.dest):
+        if os.path.lexists(self.dest) and not os.path.isdir(self.dest):
             raise ModelopsError(f"dest {self.dest} is not a folder.", "Give the path of a folder.")
         found = manifests.load(self.dest)
         self._refuse_foreign(found)
@@ -75,8 +77,6 @@ class _Run:
             self._judge_offline()
             return
         target = self._target(found)
-        if target is None:
-            return
         self._describe(target)
         if self._nothing_to_do(found, target):
             self._unchanged(t.cast(Manifest, found), target)
@@ -139,8 +139,8 @@ class _Run:
             )
         self._apply_strict()
 
-    def _target(self, found: Manifest | None) -> Target | None:
-        """What must be there; None when check mode cannot know it yet."""
+    def _target(self, found: Manifest | None) -> Target:
+        """What must be there."""
         r = self.request
         known = found.commit if found and found.selection == r.selection else ""
         if found and r.pinned and known == r.revision:
@@ -148,17 +148,7 @@ class _Run:
         try:
             listing = list_files(self.source, known, r, self.report)
         except ListingError as e:
-            if not (r.check_mode and e.failure.id == "no-hub-client"):
-                raise failed(e.failure) from e
-            self.report.changed = True
-            self.report.findings.append(
-                info(
-                    "plan-unknown",
-                    f"The plan needs huggingface_hub, which is not there yet. {e.failure.message}",
-                    "Install it first.",
-                )
-            )
-            return None
+            raise failed(e.failure) from e
         self.report.commit = listing.commit
         if found and listing.commit == known:
             return Target(known, found.remotes(), found.shards)
@@ -166,7 +156,8 @@ class _Run:
         unprovable = sorted(f.name for f in target.files.values() if not f.provable)
         if unprovable and r.level == "sha256":
             raise ModelopsError(
-                f"{r.endpoint} gives no checksum for {len(unprovable)} files, {unprovable[0]} is one of them.",
+                f"{r.source_dir or r.endpoint} gives no checksum for {len(unprovable)} files, {unprovable[0]} is one "
+                "of them.",
                 "Use the Hub or another mirror, or set verify to header.",
             )
         return target
@@ -248,11 +239,20 @@ class _Run:
         staging = Staging(self.dest, self.request.repo, target.commit)
         arrived = [c.name for c in check_many(staging.folder, replaced, self.request.level).values() if is_right(c)]
         wanted = [f for f in replaced if f.name not in arrived]
-        self.source.require_fetchable(wanted)
-        disk.require_space(self.dest, sum(f.size for f in wanted), len(wanted), self.request.reserve)
+        self._require_possible(wanted, replaced)
+        freed = disk.freed_by_a_run(self.dest, {staging.path(n) for n in arrived})
+        self._require_space(wanted, freed)
         report.fetched = [f.name for f in wanted]
         report.bytes_fetched = sum(f.size for f in wanted)
         report.changed = bool(replaced) or not self._is_current(found, target)
+
+    def _require_possible(self, wanted: t.Collection[RemoteFile], replaced: t.Iterable[RemoteFile]) -> None:
+        """Refuse what cannot work before anything is touched."""
+        self.report.findings.extend(self.source.require_fetchable(wanted))
+        disk.require_places(self.dest, (f.name for f in replaced))
+
+    def _require_space(self, wanted: t.Collection[RemoteFile], freed: int = 0) -> None:
+        disk.require_space(self.dest, self.source.space_for(wanted), len(wanted), self.request.reserve, freed)
 
     # Mending
 
@@ -268,14 +268,14 @@ class _Run:
         wanted = self._note_bad(checks, target)
         staging = Staging(self.dest, r.repo, target.commit)
         if wanted:
-            self.source.require_fetchable(wanted)
-            staging.tidy()
             staged = _check_telling(progress, staging.folder, wanted, r.level)
             arrived = {n: c for n, c in staged.items() if is_right(c)}
+            left = [f for f in wanted if f.name not in arrived]
+            self._require_possible(left, wanted)
+            staging.tidy()
             for name in staged.keys() - arrived.keys():
                 staging.drop(name)
-            left = [f for f in wanted if f.name not in arrived]
-            disk.require_space(self.dest, sum(f.size for f in left), len(left), r.reserve)
+            self._require_space(left)
             staging.open()
             arrived |= fetch(self.source, left, staging, report, progress)
             lock.require()

@@ -2,23 +2,20 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # PRIVATE: this file is an implementation detail of modelops.vllm and may change without notice.
-"""Where the files of a snapshot come from: the Hub, or a folder that holds a verified snapshot already."""
+"""Where the files of a snapshot come from: what a source does, and the Hub as one."""
 
 from __future__ import annotations
 
-import contextlib
 import os
-import shutil
 import typing as t
 
-from .._errors import ModelopsError, NotBuiltError
+from .._errors import ModelopsError
 from .._findings import Finding, error, info
-from .._weights import manifest as manifests
 from .._weights.checks import RemoteFile
-from .._weights.names import INDEX_SUFFIX, is_index
 from .._weights.selection import Listing
 from . import client
 from .errors import Failure, classify
+from .listing import HubApi
 from .request import Request
 from .staging import Staging
 
@@ -30,7 +27,7 @@ class Source(t.Protocol):
     """Lists a commit, and brings files to a staging area."""
 
     def listing(self, known: str) -> Listing:
-        """The files of the commit, or no files when it is ``known``; ModelopsError when that cannot be told."""
+        """The files of the commit, or no files when it is ``known``; ListingError when that cannot be told."""
 
     def fetch(
         self, files: t.Sequence[RemoteFile], staging: Staging, on_landed: t.Callable[[str], t.Any]
@@ -40,12 +37,18 @@ class Source(t.Protocol):
     def adapt(self, failure: Failure, files: t.Iterable[RemoteFile]) -> Finding | None:
         """Change the way of fetching after a failure; what to tell the user when that makes a retry sensible."""
 
-    def require_fetchable(self, files: t.Iterable[RemoteFile]) -> None:
-        """Raise ModelopsError for files that this source can never bring."""
+    def require_fetchable(self, files: t.Collection[RemoteFile]) -> list[Finding]:
+        """Raise ModelopsError for files that this source can never bring, before anything is touched.
+
+        In check mode a finding tells what a real run would need first.
+        """
+
+    def space_for(self, files: t.Iterable[RemoteFile]) -> int:
+        """Bytes that these files will take on the file system of the destination."""
 
 
 class HubSource:
-    """The Hub, by huggingface_hub in a worker process."""
+    """The Hub: listed over plain HTTP, fetched by huggingface_hub in a worker process."""
 
     def __init__(self, request: Request) -> None:
         self._request = request
@@ -105,22 +108,8 @@ class HubSource:
         return last.replace(self._request.token, "***") if self._request.token else last
 
     def listing(self, known: str) -> Listing:
-        """One request for the commit, the sizes and the hashes, and some for each index in the root."""
-        answers: list[client.Event] = []
-        r = self._request
-        job = {"op": "list", "revision": r.revision, "known": known, "index_suffix": INDEX_SUFFIX}
-        failure = self._run(job, answers.append, lambda: 0)
-        if failure:
-            raise ListingError(failure)
-        (answer,) = answers
-        files = {}
-        for f in answer["files"]:
-            if f["size"] is None:
-                raise ModelopsError(
-                    f"{r.endpoint} lists {f['name']} without its size.", "Use the Hub or another mirror."
-                )
-            files[f["name"]] = RemoteFile(f["name"], f["size"], f["sha256"], f["blob_id"])
-        return Listing(answer["commit"], files, answer["indices"])
+        """One request for the commit, the sizes and the hashes, and one for each index."""
+        return HubApi(self._request).listing(known)
 
     def fetch(
         self, files: t.Sequence[RemoteFile], staging: Staging, on_landed: t.Callable[[str], t.Any]
@@ -129,6 +118,8 @@ class HubSource:
         failures: list[Failure] = []
 
         def on_event(event: client.Event) -> None:
+            if event["event"] == "hello":
+                return
             if event["event"] == "landed":
                 on_landed(event["name"])
                 return
@@ -138,8 +129,6 @@ class HubSource:
                 raise _FatalError(failure)
 
         job = {
-            "op": "fetch",
-            "revision": self._request.revision,
             "commit": os.path.basename(staging.folder),
             "folder": staging.folder,
             "names": [f.name for f in files],
@@ -159,8 +148,24 @@ class HubSource:
             return info("xet-fallback", f"Xet failed, the next attempt is by plain HTTP. {failure.message}")
         return None
 
-    def require_fetchable(self, files: t.Iterable[RemoteFile]) -> None:
-        """Refuse files that plain HTTP never brings."""
+    def require_fetchable(self, files: t.Collection[RemoteFile]) -> list[Finding]:
+        """Refuse files that plain HTTP never brings, and a node without huggingface_hub."""
+        if not files:
+            return []
+        self._require_http(files)
+        seen: list[client.Event] = []
+        failure = self._run({"names": [], "max_workers": 1}, seen.append, lambda: 0)
+        if not failure:
+            return self._judge_xet(files, seen)
+        if not self._request.check_mode:
+            raise ModelopsError(
+                failure.message,
+                failure.remedy,
+                findings=[error(failure.id, failure.message, failure.remedy).as_dict()],
+            )
+        return [info(failure.id, f"A real run needs huggingface_hub first. {failure.message}", failure.remedy)]
+
+    def _require_http(self, files: t.Iterable[RemoteFile]) -> None:
         large = [f for f in files if f.size > HTTP_LIMIT]
         if large and not self._xet:
             message = f"{large[0].name} has {large[0].size} bytes, and without Xet at most {HTTP_LIMIT} can be fetched."
@@ -168,76 +173,26 @@ class HubSource:
             finding = error("file-too-large", message, remedy, size=large[0].size, limit=HTTP_LIMIT)
             raise ModelopsError(message, remedy, findings=[finding.as_dict()])
 
+    def _judge_xet(self, files: t.Iterable[RemoteFile], seen: t.Iterable[client.Event]) -> list[Finding]:
+        """What it means that the interpreter has no hf_xet, when Xet is wanted."""
+        if not self._xet or all(event["xet"] for event in seen):
+            return []
+        self._xet = False
+        self._require_http(files)
+        return [
+            info(
+                "no-xet",
+                f"{self._request.python} has no hf_xet, so the files come by plain HTTP.",
+                "Install hf_xet beside huggingface_hub, or set xet to off.",
+            )
+        ]
+
+    def space_for(self, files: t.Iterable[RemoteFile]) -> int:
+        """Each file takes its size."""
+        return sum(f.size for f in files)
+
 
 class _FatalError(Exception):
     def __init__(self, failure: Failure) -> None:
         super().__init__(failure.message)
         self.failure = failure
-
-
-class ListingError(Exception):
-    """The Hub did not tell what a commit holds."""
-
-    def __init__(self, failure: Failure) -> None:
-        super().__init__(failure.message)
-        self.failure = failure
-
-
-class FolderSource:
-    """A folder with a snapshot that this collection verified: a mounted disk, or the store of a site."""
-
-    def __init__(self, request: Request) -> None:
-        self._folder = request.source_dir
-        found = manifests.load(self._folder) if os.path.isdir(self._folder) else None
-        if not os.path.isdir(self._folder):
-            raise ModelopsError(f"source_dir {self._folder} is not a folder.", "Mount it, or correct the path.")
-        if found is None:
-            raise NotBuiltError(
-                f"Copying from source_dir {self._folder}, which has no manifest of this collection,",
-                "Make the snapshot there with hf_snapshot, and copy the folder with its .modelops.",
-            )
-        if found.repo != request.repo or (request.pinned and found.commit != request.revision):
-            raise ModelopsError(
-                f"source_dir {self._folder} holds {found.repo} at {found.commit}, not {request.repo} at "
-                f"{request.revision}.",
-                "Give the folder of that snapshot.",
-            )
-        self._manifest = found
-
-    def listing(self, known: str) -> Listing:
-        """What the folder's manifest records."""
-        if self._manifest.commit == known:
-            return Listing(known, {})
-        indices = {}
-        for name in filter(is_index, self._manifest.files):
-            try:
-                with open(os.path.join(self._folder, name), encoding="utf-8") as f:
-                    indices[name] = f.read()
-            except OSError as e:
-                raise ModelopsError(f"{name} cannot be read in {self._folder}: {e.strerror}.", "Mend it there.") from e
-        return Listing(self._manifest.commit, self._manifest.remotes(), indices)
-
-    def fetch(
-        self, files: t.Sequence[RemoteFile], staging: Staging, on_landed: t.Callable[[str], t.Any]
-    ) -> Failure | None:
-        """Copy one file after the other: a disk is not faster for many readers."""
-        for file in files:
-            path = staging.path(file.name)
-            os.makedirs(os.path.dirname(path), exist_ok=True)
-            try:
-                shutil.copyfile(os.path.join(self._folder, file.name), path)
-            except OSError as e:
-                with contextlib.suppress(OSError):
-                    os.unlink(path)
-                return Failure(
-                    "copy-failed", f"{file.name} cannot be copied from {self._folder}: {e.strerror}.", "Mend it."
-                )
-            on_landed(file.name)
-        return None
-
-    def adapt(self, failure: Failure, files: t.Iterable[RemoteFile]) -> Finding | None:  # noqa: ARG002
-        """There is one way to copy."""
-        return None
-
-    def require_fetchable(self, files: t.Iterable[RemoteFile]) -> None:
-        """Every file can be copied."""

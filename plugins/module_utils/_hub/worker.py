@@ -8,8 +8,6 @@ It is started in an environment of its own (huggingface_hub reads its settings a
 of JSON on standard input, and answers with events, one line of JSON each, on standard output:
 
 * ``{"event": "hello", "version": str, "xet": bool}``
-* ``{"event": "listing", "commit": str, "files": [{name, size, sha256, blob_id}], "indices": {name: text}}``, without
-  files when the commit is the one that the job calls known
 * ``{"event": "landed", "name": str}``: huggingface_hub says that the file is there, which proves nothing yet
 * ``{"event": "failed", "name": str, "error": [...]}``: the chain of an exception, outermost first
 * ``{"event": "done"}``
@@ -24,7 +22,6 @@ import importlib.util
 import json
 import os
 import sys
-import tempfile
 import threading
 import typing as t
 from concurrent.futures import ThreadPoolExecutor
@@ -63,36 +60,6 @@ def describe(exc: BaseException, secret: str = "") -> list[dict[str, t.Any]]:
 
 def _has_xet() -> bool:
     return importlib.util.find_spec("hf_xet") is not None and os.environ.get("HF_HUB_DISABLE_XET") != "1"
-
-
-def _listing(hub: t.Any, job: dict[str, t.Any], out: t.TextIO) -> None:
-    token = job["token"] or False
-    api = hub.HfApi(endpoint=job["endpoint"], token=token)
-    info = api.model_info(job["repo_id"], revision=job["revision"], files_metadata=True, timeout=job["timeout"])
-    if info.sha == job["known"]:
-        emit(out, "listing", commit=info.sha, files=[], indices={})
-        return
-    files = [
-        {
-            "name": s.rfilename,
-            "size": s.size,
-            "sha256": s.lfs["sha256"] if s.lfs else None,
-            "blob_id": None if s.lfs else s.blob_id,
-        }
-        for s in info.siblings or []
-    ]
-    if getattr(info, "gated", False) and files:
-        # The API lists a gated repository to everyone; whether its files may be read is asked before anything else.
-        first = max(files, key=lambda f: f["size"] or 0)["name"]
-        url = hub.hf_hub_url(job["repo_id"], first, revision=info.sha, endpoint=job["endpoint"])
-        hub.get_hf_file_metadata(url, token=token, timeout=job["timeout"])
-    indices = {}
-    with tempfile.TemporaryDirectory(dir=job["scratch"]) as folder:
-        for name in (f["name"] for f in files):
-            if "/" not in name and name.endswith(job["index_suffix"]):
-                with open(_fetch(hub, {**job, "commit": info.sha, "folder": folder}, name), encoding="utf-8") as f:
-                    indices[name] = f.read()
-    emit(out, "listing", commit=info.sha, files=files, indices=indices)
 
 
 def _fetch(hub: t.Any, job: dict[str, t.Any], name: str) -> str:
@@ -138,7 +105,7 @@ def main() -> None:
         import huggingface_hub as hub  # noqa: PLC0415
 
         emit(out, "hello", version=hub.__version__, xet=_has_xet())
-        {"list": _listing, "fetch": _fetch_all}[job["op"]](hub, job, out)
+        _fetch_all(hub, job, out)
     except Exception as e:  # the parent classifies it
         emit(out, "failed", name="", error=describe(e, job["token"]))
     emit(out, "done")

@@ -7,35 +7,48 @@
 from __future__ import annotations
 
 import json
+import posixpath
 import typing as t
 
 from .._errors import ModelopsError
-from .._findings import Finding, warning
+from .._findings import Finding, error, warning
 from .names import unsafe_reason
 
 
 def weight_map(text: str, name: str) -> dict[str, str]:
-    """Tensor to shard (a name relative to the index), from the text of an index.
+    """Tensor to shard (a name in the repository), from the text of an index, which names them relative to itself.
 
-    Raises ModelopsError for a text that is no index, or that names a file outside the snapshot.
+    Raises ModelopsError, with the finding, for a text that is no index, or that names a file outside the snapshot.
     """
     try:
         parsed = json.loads(text)["weight_map"]
-    except (ValueError, KeyError, TypeError) as e:
-        raise ModelopsError(f"{name} is not a safetensors index: {e!r}.", "Ask the publisher to mend it.") from e
-    if not isinstance(parsed, dict) or not all(isinstance(v, str) for v in parsed.values()):
-        raise ModelopsError(f"The weight_map of {name} is not a mapping to file names.", "Ask the publisher.")
+    except (ValueError, KeyError, TypeError, RecursionError) as e:
+        raise _refused(f"{name} is not a safetensors index ({type(e).__name__}: {e}).") from e
+    if not isinstance(parsed, dict) or not parsed or not all(isinstance(v, str) for v in parsed.values()):
+        raise _refused(f"The weight_map of {name} is not a mapping from tensors to file names.")
     for shard in sorted(set(parsed.values())):
         reason = unsafe_reason(shard)
         if reason:
-            raise ModelopsError(f"{name} names the shard {shard!r}, which is refused: {reason}.", "Use another mirror.")
-    return parsed
+            raise _refused(f"{name} names the shard {shard!r}, which is refused: {reason}.")
+    folder = posixpath.dirname(name)
+    return {tensor: posixpath.join(folder, shard) for tensor, shard in parsed.items()}
+
+
+def _refused(message: str) -> ModelopsError:
+    remedy = "The index is as published: ask the publisher to mend it, or choose another revision."
+    return ModelopsError(message, remedy, findings=[error("upstream-inconsistent", message, remedy).as_dict()])
 
 
 def read_weight_map(path: str, name: str) -> dict[str, str]:
-    """:func:`weight_map` of a file; its name in the repository is for messages."""
-    with open(path, encoding="utf-8") as f:
+    """:func:`weight_map` of a file; its name in the repository is for messages. OSError when it cannot be read."""
+    with open(path, encoding="utf-8", errors="replace") as f:
         return weight_map(f.read(), name)
+
+
+def main_indices(names: t.Iterable[str]) -> list[str]:
+    """The indices of a root that count: consolidated* repeats the model when there is another one beside it."""
+    root = [n for n in names if "/" not in n]
+    return [n for n in root if not n.startswith("consolidated")] or root
 
 
 def compare(name: str, mapping: t.Mapping[str, str], tensors: t.Mapping[str, frozenset[str]]) -> list[Finding]:

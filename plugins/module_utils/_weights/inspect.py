@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # PRIVATE: this file is an implementation detail of modelops.vllm and may change without notice.
-"""The verdict on a folder without the Hub: by its manifest, or by its index and headers alone.
+"""The verdict on a folder: by its manifest, by its index and headers alone, or by what the Hub lists.
 
 The verdict is one of ``complete``, ``incomplete`` (something is missing), ``corrupt`` (something is truncated,
 corrupt or a pointer), ``foreign`` (another repository or commit), ``absent`` (nothing is there),
@@ -20,13 +20,15 @@ from dataclasses import dataclass, field
 from .._errors import ModelopsError
 from .._findings import Finding, error, info, warning
 from .checks import LEVELS, Check, Level, check_many, is_sparse
-from .index import compare, read_weight_map
+from .index import compare, main_indices, read_weight_map
 from .manifest import FOLDER, Manifest, load
-from .names import is_index, is_weight
-from .safetensors import HeaderError, tensor_names
+from .names import gguf_parts, is_gguf, is_index, is_nested_index, is_weight
+from .ownership import stranger
+from .safetensors import HeaderError, tensor_names, text_instead
+from .selection import Target, indices_among
 
 # A name that says that it is one of several; which ones, only an index or a listing tells.
-_PART = re.compile(r"-\d+-of-\d+\.(safetensors|gguf)$")
+_PART = re.compile(r"-\d+-of-\d+\.(safetensors|bin)$")
 
 _REMEDIES = {
     "missing": "Run hf_snapshot for this folder to fetch it.",
@@ -78,10 +80,66 @@ def inspect(dest: str, repo: str = "", commit: str = "", level: Level = "header"
     found = load(dest)
     if found:
         return _by_manifest(dest, found, repo=repo, commit=commit, level=level, fresh=fresh)
-    verdict = _by_structure(dest, level)
-    if verdict.verdict != "absent" and repo:
-        verdict.findings.append(info("repo-unproven", f"Nothing in {dest} proves that it is {repo}."))
-    return verdict
+    return by_structure(dest, repo, level)
+
+
+def without_manifest(dest: str) -> Verdict:
+    """The verdict on a folder whose manifest was asked for and is not there."""
+    out = Verdict(files=len(_files(dest)))
+    if not out.files:
+        return _absent(out, dest)
+    out.verdict = "unverified"
+    out.findings.append(
+        error("no-manifest", f"{dest} has no manifest of hf_snapshot.", "Run hf_snapshot for this folder.")
+    )
+    return out
+
+
+def by_listing(dest: str, repo: str, target: Target, level: Level, found: Manifest | None = None) -> Verdict:
+    """What a folder holds of a commit. ``found`` is its manifest, which may be of another repository or commit."""
+    out = Verdict(repo=repo, commit=target.commit, files=len(target.files), bytes_total=target.bytes_total)
+    out.expected = len(target.shards)
+    if found and found.repo != repo:
+        return _foreign(out, f"{dest} holds {found.repo}, not {repo}")
+    if not _files(dest):
+        out.missing = list(target.shards)
+        return _absent(out, dest)
+    checks = check_many(dest, target.files.values(), level)
+    _judge(out, checks, target.shards)
+    reason = _other_model(dest, target, checks, found)
+    if reason:
+        return _foreign(out, reason)
+    tensors = {n: c.tensors for n, c in checks.items() if c.tensors is not None}
+    for name in (n for n, c in checks.items() if c.ok and level != "none" and (is_index(n) or is_nested_index(n))):
+        out.findings.extend(compare(name, read_weight_map(os.path.join(dest, name), name), tensors))
+    if out.verdict == "complete":
+        out.verified = min((c.level for c in checks.values()), key=LEVELS.index)
+        if level == "none" or LEVELS.index(out.verified) < LEVELS.index(level):
+            out.verdict, out.verified = "unverified", "none" if level == "none" else out.verified
+            out.findings.append(
+                warning(
+                    "no-checksum",
+                    "Only the sizes were compared." if level == "none" else "The Hub gives no checksum of some files.",
+                    "Verify with level header or sha256." if level == "none" else "Use the Hub or another mirror.",
+                )
+            )
+    out.findings.extend(leftovers(dest, target.files))
+    return out
+
+
+def _other_model(dest: str, target: Target, checks: t.Mapping[str, Check], found: Manifest | None) -> str:
+    """Why the folder holds another model or commit than the listed one, empty when it does not."""
+    if not found:
+        reason = stranger(dest, target.files, target.commit, checks)
+        return f"{dest} holds another model: {reason}" if reason else ""
+    differing = [n for n, c in checks.items() if not c.ok and c.verdict not in ("missing", "upstream-inconsistent")]
+    as_recorded = [n for n in differing if n in found.files and found.files[n].holds(os.path.join(dest, n), "none")]
+    if found.commit == target.commit or not as_recorded:
+        return ""
+    return (
+        f"{dest} holds {found.repo} at commit {found.commit}, not at {target.commit}: {len(as_recorded)} files are "
+        f"those of that commit, {min(as_recorded)} is one of them"
+    )
 
 
 def _by_manifest(dest: str, found: Manifest, *, repo: str, commit: str, level: Level, fresh: bool) -> Verdict:
@@ -149,22 +207,28 @@ def _judge(out: Verdict, checks: t.Mapping[str, Check], shards: t.Collection[str
         out.verdict = "complete"
 
 
-def _by_structure(dest: str, level: Level) -> Verdict:
+def _absent(out: Verdict, dest: str) -> Verdict:
+    out.verdict = "absent"
+    out.findings.append(error("absent", f"{dest} does not exist or holds no files.", _REMEDIES["missing"]))
+    return out
+
+
+def by_structure(dest: str, repo: str = "", level: Level = "header") -> Verdict:
+    """Judge a folder by its indices and the headers of its files; a manifest is not looked at."""
     out = Verdict()
     names = _files(dest)
     if not names:
-        out.findings.append(error("absent", f"{dest} does not exist or holds no files.", _REMEDIES["missing"]))
-        return out
+        return _absent(out, dest)
+    if repo:
+        out.findings.append(info("repo-unproven", f"Nothing in {dest} proves that it is {repo}."))
     out.files = len(names)
-    out.bytes_total = sum(_stat(dest, n).st_size for n in names)
-    indices = [n for n in names if is_index(n)]
-    try:
-        maps = {n: read_weight_map(os.path.join(dest, n), n) for n in indices}
-    except (ModelopsError, OSError, ValueError) as e:
+    out.bytes_total = sum(os.stat(p).st_size for n in names if os.path.isfile(p := os.path.join(dest, n)))
+    maps, broken = _read_indices(dest, names)
+    if broken:
         out.verdict = "corrupt"
-        out.findings.append(error("corrupt", f"An index cannot be read: {e}", _REMEDIES["missing"]))
+        out.findings.extend(finding_of(check) for check in broken)
         return out
-    shards = {s for m in maps.values() for s in m.values()} or {n for n in names if is_weight(n)}
+    shards, known = _shards_of(names, maps)
     out.expected = len(shards)
     checks, tensors = _by_headers(dest, shards, level)
     _judge(out, checks, shards)
@@ -172,22 +236,65 @@ def _by_structure(dest: str, level: Level) -> Verdict:
         out.findings.append(_sparse([c.name for c in checks.values() if c.sparse]))
     for name, mapping in maps.items():
         out.findings.extend(compare(name, mapping, tensors))
-    out.findings.extend(leftovers(dest, shards))
-    _doubts(out, dest, shards, bool(maps), level)
+    out.findings.extend(leftovers(dest, shards | known))
+    _doubts(out, dest, shards, {s for m in maps.values() for s in m.values()}, level)
     return out
 
 
-def _doubts(out: Verdict, dest: str, shards: set[str], indexed: bool, level: Level) -> None:
+def _read_indices(dest: str, names: t.Iterable[str]) -> tuple[dict[str, dict[str, str]], list[Check]]:
+    """(index to tensor to shard, the indices that cannot be read)."""
+    maps, broken = {}, []
+    for name in indices_among(names):
+        path = os.path.join(dest, name)
+        try:
+            with open(path, "rb") as f:
+                text = text_instead(f.read(512))
+            if text:
+                broken.append(Check(name, *text))
+            else:
+                maps[name] = read_weight_map(path, name)
+        except OSError as e:
+            broken.append(Check(name, "corrupt", f"the file cannot be read: {e.strerror}"))
+        except ModelopsError as e:
+            broken.append(Check(name, "corrupt", e.message.rstrip(".")))
+    return maps, broken
+
+
+def _shards_of(names: t.Iterable[str], maps: t.Mapping[str, t.Mapping[str, str]]) -> tuple[set[str], set[str]]:
+    """(what must be there, what else may be): the shards of the indices that count, or every weight when none does.
+
+    An index in a folder counts when a shard of it is there, or when there is none in the root: it may have come
+    with a pattern for small files, without its weights.
+    """
+    here = set(names)
+    shards = {name: set(mapping.values()) for name, mapping in maps.items()}
+    root = main_indices(shards)
+    nested = [n for n in shards if "/" in n and (not root or shards[n] & here)]
+    must = {s for n in [*root, *nested] for s in shards[n]}
+    weights = {n for n in here if is_weight(n)}
+    # Beside an index in the root other weights are stale; a component without an index is a file of its own.
+    must |= set() if root else weights
+    # All parts of a split GGUF file are named by any of them.
+    must |= {part for n in must for part in gguf_parts(n)}
+    return must, {s for values in shards.values() for s in values} & here
+
+
+def _doubts(out: Verdict, dest: str, shards: set[str], indexed: set[str], level: Level) -> None:
     """Take back ``complete`` where the structure does not prove it."""
     if out.verdict != "complete":
         return
+    names = _files(dest)
+    configs = [n for n in names if n in ("config.json", "model_index.json")]
+    parts = sorted(n for n in shards - indexed if _PART.search(n))
     if not shards:
         out.verdict = "incomplete"
         out.findings.append(error("missing", f"{dest} holds no weights.", _REMEDIES["missing"]))
-    elif not indexed and any(_PART.search(n) for n in shards):
+    elif parts:
         out.verdict = "incomplete"
-        out.findings.append(error("missing", "There are parts of a model and no index of them.", _REMEDIES["missing"]))
-    elif "config.json" not in _files(dest) and not all(n.endswith(".gguf") for n in shards):
+        out.findings.append(
+            error("missing", f"{parts[0]} is a part of a model, and there is no index.", _REMEDIES["missing"])
+        )
+    elif not configs and not all(is_gguf(n) for n in shards):
         out.verdict = "incomplete"
         out.findings.append(error("missing", f"{dest} has no config.json.", _REMEDIES["missing"]))
     elif level == "header" and all(n.endswith(".safetensors") for n in shards):
@@ -209,11 +316,23 @@ def _by_headers(dest: str, shards: t.Iterable[str], level: Level) -> tuple[dict[
     for name in sorted(shards):
         path = os.path.join(dest, name)
         if not os.path.isfile(path):
-            checks[name] = Check(name, "missing", "the file is not there")
+            there = os.path.exists(path)
+            checks[name] = (
+                Check(name, "corrupt", "something that is no file is in its place")
+                if there
+                else Check(name, "missing", "the file is not there")
+            )
             continue
         try:
             if level != "none" and name.endswith(".safetensors"):
                 tensors[name] = tensor_names(path)
+            elif level != "none":
+                with open(path, "rb") as f:
+                    head = f.read(512)
+                text = text_instead(head)
+                if text or (name.endswith(".gguf") and not head.startswith(b"GGUF")):
+                    checks[name] = Check(name, *(text or ("corrupt", "the file does not start with the GGUF magic")))
+                    continue
             checks[name] = Check(name, "ok", sparse=is_sparse(path))
         except HeaderError as e:
             checks[name] = Check(name, e.verdict, str(e))

@@ -27,8 +27,9 @@ _PICKLES = (
     "training_args.bin",
 )
 
-# A part of a split GGUF file, as llama.cpp's gguf-split names it (1-based).
+# A part of a split GGUF file, as llama.cpp's gguf-split names it (1-based), and of one that was cut by other tools.
 _GGUF_PART = re.compile(r"^(?P<stem>.+)-\d{5}-of-(?P<count>\d{5})\.gguf$")
+_GGUF_PIECE = re.compile(r"^(?P<stem>.+\.gguf)\.part\d+of(?P<count>\d+)$")
 
 _RESERVED = (".modelops", ".git")
 
@@ -59,6 +60,11 @@ def is_index(name: str) -> bool:
     return "/" not in name and name.endswith(INDEX_SUFFIX)
 
 
+def is_nested_index(name: str) -> bool:
+    """Whether this is a safetensors index in a folder: of one component, as in repositories for diffusers."""
+    return "/" in name and name.endswith(INDEX_SUFFIX)
+
+
 def is_pickle(name: str) -> bool:
     """Whether this file runs code when a program loads it."""
     return matches(name, _PICKLES)
@@ -66,10 +72,26 @@ def is_pickle(name: str) -> bool:
 
 def is_weight(name: str) -> bool:
     """Whether this file holds weights, in a safe format or as a pickle."""
-    return name.endswith(WEIGHT_SUFFIXES) or is_pickle(name)
+    return name.endswith(WEIGHT_SUFFIXES) or is_pickle(name) or is_gguf(name)
+
+
+def is_gguf(name: str) -> bool:
+    """Whether this is a GGUF file or a part of one."""
+    return name.endswith(".gguf") or _GGUF_PIECE.match(name) is not None
 
 
 def gguf_model(name: str) -> str:
     """What the parts of one split GGUF file share, or the name itself."""
-    part = _GGUF_PART.match(name)
+    part = _GGUF_PART.match(name) or _GGUF_PIECE.match(name)
     return f"{part['stem']}-of-{part['count']}" if part else name
+
+
+def gguf_parts(name: str) -> list[str]:
+    """The names of all parts of the split GGUF file that this is a part of; empty for a file that is none."""
+    part = _GGUF_PART.match(name)
+    if part:
+        return [f"{part['stem']}-{i:05d}-of-{part['count']}.gguf" for i in range(1, int(part["count"]) + 1)]
+    piece = _GGUF_PIECE.match(name)
+    if piece:
+        return [f"{piece['stem']}.part{i}of{piece['count']}" for i in range(1, int(piece["count"]) + 1)]
+    return []

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field, replace
 from .._errors import ModelopsError
 from .._findings import Finding, error, info, warning
 from .checks import RemoteFile
-from .index import weight_map
+from .index import main_indices, weight_map
 from .manifest import Selection
-from .names import gguf_model, is_pickle, is_weight, matches, unsafe_reason
+from .names import gguf_model, is_gguf, is_index, is_nested_index, is_pickle, is_weight, matches, unsafe_reason
 
 # What repositories publish a second time beside their safetensors in the root, for other programs.
 # Seen in openai/gpt-oss-120b (original/, metal/), meta-llama (original/*.pth), mistralai (consolidated*),
@@ -30,16 +30,21 @@ _DUPLICATES = (
     "*.msgpack",
     "*.onnx",
     "*.gguf",
+    "*.gguf.part*of*",
 )
+
+# Repositories for diffusers have an index for each of their few components; a listing with more is not read further.
+_MAX_NESTED_INDICES = 32
 
 
 @dataclass(frozen=True)
 class Listing:
-    """The files of one commit, and the texts of the indices in its root."""
+    """The files of one commit, the texts of its indices, and what there is to say about where this is from."""
 
     commit: str
     files: t.Mapping[str, RemoteFile]
     indices: t.Mapping[str, str] = field(default_factory=dict)
+    findings: tuple[Finding, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -55,6 +60,13 @@ class Target:
     def bytes_total(self) -> int:
         """Sum of the sizes of all files."""
         return sum(f.size for f in self.files.values())
+
+
+def indices_among(names: t.Iterable[str]) -> list[str]:
+    """The indices whose texts :func:`choose` needs: those of the root, and of components in folders."""
+    listed = sorted(names)
+    nested = [n for n in listed if is_nested_index(n) and not matches(n, _DUPLICATES) and not unsafe_reason(n)]
+    return [n for n in listed if is_index(n)] + nested[:_MAX_NESTED_INDICES]
 
 
 def choose(repo: str, listing: Listing, selection: Selection) -> Target:
@@ -73,7 +85,7 @@ def choose(repo: str, listing: Listing, selection: Selection) -> Target:
     # huggingface_hub keeps its own books there, and some publishers upload them.
     listing = replace(listing, files={n: f for n, f in listing.files.items() if not n.startswith(".cache/")})
     maps = {name: set(weight_map(text, name).values()) for name, text in listing.indices.items()}
-    _refuse_absent_shards(repo, listing, maps)
+    _refuse_absent_shards(repo, listing, {n: maps[n] for n in main_indices(maps)})
     if selection.allow_patterns:
         chosen = {n for n in listing.files if matches(n, selection.allow_patterns)}
         left_out: set[str] = set()
@@ -81,6 +93,8 @@ def choose(repo: str, listing: Listing, selection: Selection) -> Target:
         chosen = _default(repo, listing, maps, selection.allow_pickle)
         left_out = set(listing.files) - chosen
     chosen = {n for n in chosen if not matches(n, selection.ignore_patterns)}
+    nested = {n: shards for n, shards in maps.items() if "/" in n}
+    _refuse_absent_shards(repo, listing, {n: shards for n, shards in nested.items() if shards & chosen})
     if not chosen:
         raise _refused(
             "pattern-no-match",
@@ -88,7 +102,7 @@ def choose(repo: str, listing: Listing, selection: Selection) -> Target:
             f"select none of the {len(listing.files)} files of {repo} at {listing.commit}.",
             "Patterns are matched against the whole path, as in *.safetensors or folder/*.",
         )
-    findings = [*_complete_sets(listing, maps, chosen), *_left_out(listing, left_out)]
+    findings = [*listing.findings, *_complete_sets(listing, maps, chosen), *_left_out(listing, left_out)]
     pickles = sorted(n for n in chosen if is_pickle(n))
     if pickles and not selection.allow_pickle:
         raise _refused(
@@ -107,14 +121,9 @@ def _refused(id_: str, message: str, remedy: str) -> ModelopsError:
     return ModelopsError(message, remedy, findings=[error(id_, message, remedy).as_dict()])
 
 
-def _main_indices(maps: t.Mapping[str, set[str]]) -> list[str]:
-    """The indices that count: consolidated* repeats the model when there is another index beside it."""
-    others = [n for n in maps if not n.startswith("consolidated")]
-    return others or list(maps)
-
-
 def _refuse_absent_shards(repo: str, listing: Listing, maps: t.Mapping[str, set[str]]) -> None:
-    for name in _main_indices(maps):
+    """Refuse when one of these indices names files that the commit does not have."""
+    for name in maps:
         absent = sorted(maps[name] - set(listing.files))
         if absent:
             failure = _refused(
@@ -135,9 +144,9 @@ def _refuse_absent_shards(repo: str, listing: Listing, maps: t.Mapping[str, set[
 def _default(repo: str, listing: Listing, maps: t.Mapping[str, set[str]], allow_pickle: bool) -> set[str]:
     names = set(listing.files)
     root = {n for n in names if n.endswith(".safetensors") and "/" not in n}
-    if root or maps:
+    if root or main_indices(maps):
         return names - _repeated(names, root, maps)
-    models = {gguf_model(n) for n in names if n.endswith(".gguf")}
+    models = {gguf_model(n) for n in names if is_gguf(n)}
     if len(models) > 1:
         raise _refused(
             "choice-needed",
@@ -152,19 +161,19 @@ def _default(repo: str, listing: Listing, maps: t.Mapping[str, set[str]], allow_
 
 def _repeated(names: set[str], root: set[str], maps: t.Mapping[str, set[str]]) -> set[str]:
     """The files that repeat the safetensors of the root."""
-    main = _main_indices(maps)
+    main = main_indices(maps)
     wanted = set().union(*(maps[n] for n in main))
     if not main:
         plain = {n for n in root if not n.startswith("consolidated")}
         wanted = plain or root
-    other_indices = set(maps) - set(main)
+    other_indices = {n for n in maps if is_index(n)} - set(main)
     return {n for n in names - wanted if n in root or n in other_indices or is_pickle(n) or matches(n, _DUPLICATES)}
 
 
 def _complete_sets(listing: Listing, maps: t.Mapping[str, set[str]], chosen: set[str]) -> list[Finding]:
     """Add to ``chosen`` what completes a model of which it holds a part, and say so."""
     findings = []
-    for name in _main_indices(maps):
+    for name in [*main_indices(maps), *(n for n in maps if is_nested_index(n))]:
         if not maps[name] & chosen:
             if name in chosen:
                 findings.append(
@@ -179,8 +188,8 @@ def _complete_sets(listing: Listing, maps: t.Mapping[str, set[str]], chosen: set
         chosen |= added
         if added:
             findings.append(_added(added, f"{name} names them"))
-    for model in {gguf_model(n) for n in chosen if n.endswith(".gguf")}:
-        added = {n for n in listing.files if n.endswith(".gguf") and gguf_model(n) == model} - chosen
+    for model in {gguf_model(n) for n in chosen if is_gguf(n)}:
+        added = {n for n in listing.files if is_gguf(n) and gguf_model(n) == model} - chosen
         chosen |= added
         if added:
             findings.append(_added(added, f"they are parts of {model}"))
@@ -196,16 +205,32 @@ def _added(names: set[str], why: str) -> Finding:
 
 
 def _left_out(listing: Listing, names: set[str]) -> list[Finding]:
+    """What a default selection leaves out, in all and by group."""
     if not names:
         return []
-    size = sum(listing.files[n].size for n in names)
+    groups: dict[str, int] = {}
+    for name in sorted(names):
+        groups[_group(name)] = groups.get(_group(name), 0) + listing.files[name].size
+    size = sum(groups.values())
+    shown = ", ".join(f"{group} ({n / 1e9:.2f} GB)" for group, n in groups.items())
     return [
         info(
             "left-out",
             f"{len(names)} files ({size / 1e9:.2f} GB) are left out, because they repeat the weights in another form "
-            f"or are pickles: {', '.join(sorted(names)[:5])}{' ...' if len(names) > 5 else ''}.",
+            f"or are pickles: {shown}.",
             "Name them in allow_patterns to have them.",
             files=sorted(names),
             bytes=size,
+            groups=groups,
         )
     ]
+
+
+def _group(name: str) -> str:
+    """What a file is left out with: its folder, or the other files of its format in the root."""
+    folder, slash, _rest = name.partition("/")
+    if slash:
+        return folder + slash
+    if name.startswith("consolidated"):
+        return "consolidated*"
+    return f"*{name[name.rindex('.') :]}" if "." in name else name

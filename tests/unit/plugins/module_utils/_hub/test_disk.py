@@ -52,7 +52,14 @@ def test_what_fits_with_the_reserve_passes(fs, tmp_path: Path) -> None:
         disk.require_space(str(tmp_path / "a" / "b"), 90 * GB + 1, 10, 10 * GB)
     (finding,) = e.value.result["findings"]
     assert finding["id"] == "disk-space"
-    assert finding["numbers"] == {"needed": 90 * GB + 1, "reserve": 10 * GB, "free": 100 * GB, "short": 1}
+    assert finding["numbers"] == {
+        "needed": 90 * GB + 1,
+        "reserve": 10 * GB,
+        "free": 100 * GB,
+        "short": 1,
+        "unfinished": 0,
+    }
+    disk.require_space(str(tmp_path / "a" / "b"), 90 * GB + 1, 10, 10 * GB, freed=1)
 
 
 def test_inodes_count_where_there_are_inodes(fs, tmp_path: Path) -> None:
@@ -66,3 +73,40 @@ def test_inodes_count_where_there_are_inodes(fs, tmp_path: Path) -> None:
 def test_nothing_to_fetch_needs_nothing(fs, tmp_path: Path) -> None:
     fs(0, inodes=0)
     disk.require_space(str(tmp_path), 0, 0, 10 * GB)
+
+
+def test_unfinished_downloads_of_others_are_named_with_their_bytes(fs, tmp_path: Path) -> None:
+    """[no-resume-since-1.18]"""
+    part = tmp_path / ".cache" / "huggingface" / "download" / "x.1234.incomplete"
+    part.parent.mkdir(parents=True)
+    part.write_bytes(b"x" * 100_000)
+    (part.parent / "x.metadata").write_bytes(b"x" * 100_000)
+    on_disk = part.stat().st_blocks * 512
+    fs(0)
+    with pytest.raises(ModelopsError, match=f"take {on_disk} bytes") as e:
+        disk.require_space(str(tmp_path), 1, 1, 0)
+    assert e.value.result["findings"][0]["numbers"]["unfinished"] == on_disk
+    assert ".cache/huggingface" in e.value.remedy
+
+
+def test_what_a_run_removes_first_counts_as_free(tmp_path: Path) -> None:
+    staging = tmp_path / ".modelops" / "staging"
+    sizes = {"old/w.safetensors": 8192, "new/.cache/x.incomplete": 4096, "new/bad": 4096, "new/kept": 12288}
+    for name, size in sizes.items():
+        (staging / name).parent.mkdir(parents=True, exist_ok=True)
+        (staging / name).write_bytes(b"x" * size)
+    blocks = {n: (staging / n).stat().st_blocks * 512 for n in sizes}
+    kept = {str(staging / "new" / "kept")}
+    assert disk.freed_by_a_run(str(tmp_path), kept) == sum(b for n, b in blocks.items() if n != "new/kept")
+    assert disk.freed_by_a_run(str(tmp_path / "none"), kept) == 0
+
+
+def test_what_stands_in_the_place_of_a_file_is_found_early(tmp_path: Path) -> None:
+    (tmp_path / "w.safetensors").mkdir()
+    (tmp_path / "a").write_text("x")
+    (tmp_path / "b").mkdir()
+    disk.require_places(str(tmp_path), ["b/c/w", "new", "a"])
+    with pytest.raises(ModelopsError, match="is a folder"):
+        disk.require_places(str(tmp_path), ["w.safetensors"])
+    with pytest.raises(ModelopsError, match="is no folder"):
+        disk.require_places(str(tmp_path), ["a/b/w"])

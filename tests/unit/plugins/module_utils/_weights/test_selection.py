@@ -48,7 +48,11 @@ def test_a_release_with_two_more_copies_of_itself_is_taken_once() -> None:
     assert set(target.files) == {"config.json", INDEX, "a-1.safetensors", "a-2.safetensors"}
     assert target.shards == ("a-1.safetensors", "a-2.safetensors")
     (left_out,) = target.findings
-    assert left_out.numbers == {"files": ["metal/model.bin", "original/model.safetensors"], "bytes": 20}
+    assert left_out.numbers == {
+        "files": ["metal/model.bin", "original/model.safetensors"],
+        "bytes": 20,
+        "groups": {"metal/": 10, "original/": 10},
+    }
 
 
 @pytest.mark.parametrize(
