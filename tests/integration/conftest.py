@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import typing as t
 from pathlib import Path
@@ -51,3 +52,23 @@ def python(request: pytest.FixtureRequest) -> str:
 def snapshot(hub: Hub, tmp_path: Path, python: str) -> Snapshot:
     """hf_snapshot for org/model into a folder that does not exist yet."""
     return Snapshot(hub, tmp_path / "models" / "model", python)
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> t.Iterator[t.Callable[[int], Path]]:
+    """Mounts file systems of so many MiB in memory; skipped where mounting is not allowed."""
+    mounted: list[Path] = []
+
+    def mount(size: int) -> Path:
+        folder = tmp_path / f"disk{len(mounted)}"
+        folder.mkdir()
+        command = ["mount", "-t", "tmpfs", "-o", f"size={size}m", "tmpfs", str(folder)]
+        run = subprocess.run(command, capture_output=True, text=True, check=False)
+        if run.returncode:
+            pytest.skip(f"a file system cannot be mounted here: {run.stderr.strip()}")
+        mounted.append(folder)
+        return folder
+
+    yield mount
+    for folder in mounted:
+        subprocess.run(["umount", str(folder)], check=True)

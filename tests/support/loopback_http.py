@@ -70,7 +70,8 @@ class Handler(BaseHTTPRequestHandler):
 
     def _note(self, status: int, sent: int) -> None:
         asked = self.headers.get("Range")
-        self.app.note(Request(self.server.role, self.command, self.path, status, asked, sent, time.time()))
+        token = bool(self._sent_token())
+        self.app.note(Request(self.server.role, self.command, self.path, status, asked, sent, time.time(), token))
 
     def _fails_at_once(self) -> bool:
         """Answer with a fault that needs no file; True when that was the answer."""
@@ -125,6 +126,9 @@ class Handler(BaseHTTPRequestHandler):
             self._refuse(404, "", "Not found")
             return
         name = api[1] if api else urllib.parse.unquote(t.cast("re.Match[str]", raw)[1])
+        if name in self.app.renamed:
+            self._reply(307, b"", {"Location": self.path.replace(name, self.app.renamed[name], 1)}, "text/plain")
+            return
         repo = self.app.repos.get(name)
         if not self._may_read(repo, files=api is None):
             return

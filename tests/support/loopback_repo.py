@@ -100,7 +100,7 @@ class Fault:
 
 
 class Request(t.NamedTuple):
-    """One answered request; ``role`` is hub or cdn, ``sent`` counts bytes of the body."""
+    """One answered request; ``role`` is hub or cdn, ``sent`` counts bytes of the body, ``token`` says if one came."""
 
     role: str
     method: str
@@ -109,3 +109,4 @@ class Request(t.NamedTuple):
     range: str | None
     sent: int
     at: float
+    token: bool = False

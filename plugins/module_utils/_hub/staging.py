@@ -90,7 +90,9 @@ class Staging:
             make_folders(self.dest, os.path.dirname(name))
             if os.path.isdir(place) and not os.path.islink(place):
                 raise ModelopsError(f"{place} is a folder, and a file of that name belongs there.", "Move it away.")
-            os.chmod(self.path(name), 0o644)
+            # A hard link has the mode of its source, which belongs to others; it is readable, or was refused.
+            if os.stat(self.path(name)).st_nlink == 1:
+                os.chmod(self.path(name), 0o644)
             os.replace(self.path(name), place)
             folders.add(os.path.dirname(place))
         for folder in folders:
