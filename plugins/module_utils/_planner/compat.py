@@ -65,6 +65,7 @@ class QuantSupport:
 QUANT_SUPPORT: t.Mapping[str, QuantSupport] = {
     "fp8-block": QuantSupport((8, 0), (8, 9), "weight-only FP8 through Marlin, which is slower"),
     "fp8-channel": QuantSupport((8, 0), (8, 9), "weight-only FP8 through Marlin, which is slower"),
+    "mxfp8": QuantSupport((8, 0), (10, 0), "weight-only FP8 through Marlin, which is slower"),
     "nvfp4": QuantSupport((8, 0), (10, 0), "weight-only FP4 through Marlin, which is slower"),
     "mxfp4": QuantSupport((8, 0), (9, 0), "weight-only FP4 through Marlin, which is slower"),
     "group": QuantSupport((7, 5), (7, 5), ""),

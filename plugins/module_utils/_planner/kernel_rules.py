@@ -157,11 +157,11 @@ def _linear_widths(shape: ModelShape, tp: int) -> t.Iterator[tuple[str, str, int
 def quant_groups(case: Case) -> Findings:
     """A rank must hold whole groups of the values that share a scale, along the input of row parallel layers.
 
-    quantization/modelopt.py (NVFP4: 16), quantization/utils/marlin_utils.py (INT4 groups). vLLM pads MXFP4.
+    quantization/modelopt.py (NVFP4: 16, MXFP8: 32), quantization/utils/marlin_utils.py (INT4 groups). vLLM pads MXFP4.
     """
     shape, layout = case.shape, case.layout
     group = shape.quant.group
-    if group is None or shape.quant.scheme not in ("nvfp4", "group"):
+    if group is None or shape.quant.scheme not in ("nvfp4", "mxfp8", "group"):
         return
     rows = [("experts", "the experts", shape.moe_intermediate if shape.experts else None, layout.moe_tp)]
     rows += [

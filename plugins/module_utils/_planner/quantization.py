@@ -22,12 +22,15 @@ PARTS: t.Mapping[str, tuple[str, ...]] = {
     "attention": ("self_attn.o_proj", "self_attn.q_proj", "self_attn.q_b_proj"),
 }
 
+# ModelOpt's names of FP8 in blocks of 128 x 128. Source: vLLM 0.32.0 layers/quantization/modelopt.py.
+_MODELOPT_BLOCK_FP8 = ("FP8_PB_WO", "FP8_BLOCK_SCALES")
+
 
 @dataclass(frozen=True)
 class Quantization:
     """The storage of the quantized linear layers.
 
-    ``scheme`` is none, fp8-block, fp8-channel, nvfp4, mxfp4, group (INT4/INT8 with groups) or unknown.
+    ``scheme`` is none, fp8-block, fp8-channel, mxfp8, nvfp4, mxfp4, group (INT4/INT8 with groups) or unknown.
     ``bytes_per_weight`` counts the scales; ``block`` is [block_n, block_k] of fp8-block, ``group`` the number of
     input values that share a scale; ``skipped`` the :data:`PARTS` that stay in the dtype of the model.
     """
@@ -67,11 +70,15 @@ def parse_quantization(
 
     is_float = str(weights.get("type", "")).lower() == "float"
     usable = group if group and group > 0 else None  # -1 is "one scale a channel"
-    if block and (method == "fp8" or is_float):
+    if algo in _MODELOPT_BLOCK_FP8:
+        block = block or (128, 128)
+    if block and (method == "fp8" or is_float or algo in _MODELOPT_BLOCK_FP8):
         made = Quantization("fp8-block", 1 + 4 / (block[0] * block[1]), block=block)  # one float32 scale a block
-    elif algo.startswith("NVFP4") or (bits == 4 and is_float and group == 16):
+    elif "NVFP4" in algo or (bits == 4 and is_float and group == 16):
         made = Quantization("nvfp4", 0.5 + 1 / 16, group=16)  # one FP8 scale for 16 values
-    elif method == "mxfp4":
+    elif algo == "MXFP8" or (bits == 8 and is_float and group == 32):
+        made = Quantization("mxfp8", 1 + 1 / 32, group=32)  # one E8M0 scale for 32 values
+    elif method == "mxfp4" or (bits == 4 and is_float and group == 32):
         made = Quantization("mxfp4", 0.5 + 1 / 32, group=32)  # one E8M0 scale for 32 values
     elif method in ("fp8", "fbgemm_fp8") or algo.startswith("FP8") or (bits == 8 and is_float):
         made = Quantization("fp8-channel", 1.0)  # scales a channel or a tensor: < 0.1 %

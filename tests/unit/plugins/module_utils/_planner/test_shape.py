@@ -158,6 +158,20 @@ def test_longest_context_with_rope_scaling():
             "fp8-channel",
             1.0,
         ),
+        ({"quant_method": "modelopt", "quant_algo": "FP8_PB_WO"}, "fp8-block", 1 + 4 / 16384),
+        ({"quant_method": "modelopt", "quant_algo": "FP8_BLOCK_SCALES"}, "fp8-block", 1 + 4 / 16384),
+        ({"quant_method": "modelopt", "quant_algo": "FP8_PER_CHANNEL_PER_TOKEN"}, "fp8-channel", 1.0),
+        ({"quant_method": "modelopt", "quant_algo": "W4A16_NVFP4", "group_size": 16}, "nvfp4", 0.5625),
+        ({"quant_method": "modelopt", "quant_algo": "MXFP8"}, "mxfp8", 1.03125),
+        ({"quant_method": "modelopt", "quant_algo": "MIXED_PRECISION"}, "unknown", 2.0),
+        (
+            {
+                "quant_method": "compressed-tensors",
+                "config_groups": {"group_0": {"weights": {"num_bits": 4, "type": "float", "group_size": 32}}},
+            },
+            "mxfp4",
+            0.53125,
+        ),
         ({"quant_method": "somethingnew"}, "unknown", 2.0),
     ],
 )
@@ -165,6 +179,11 @@ def test_quantizations(quant, scheme, size):
     read = ModelShape.from_config({**FULL, "quantization_config": quant}).quant
     assert read.scheme == scheme
     assert read.bytes_per_weight == pytest.approx(size)
+
+
+def test_block_fp8_of_modelopt_has_blocks_to_divide():
+    quant = {"quant_method": "modelopt", "quant_algo": "FP8_PB_WO"}
+    assert ModelShape.from_config({**FULL, "quantization_config": quant}).quant.block == (128, 128)
 
 
 def test_modelopt_may_stand_in_its_own_file_only():
