@@ -10,6 +10,7 @@ that is tied to the embedding, and routers that it keeps in float32.
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 import os
@@ -52,6 +53,7 @@ _KINDS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
     )
 )
 _LAYER = re.compile(r"(?:^|\.)(?:layers|h|blocks)\.(\d+)\.")
+_NUMBER = re.compile(r"\d+")
 _EXPERT = re.compile(r"\.experts\.(\d+)\.")
 
 
@@ -129,7 +131,9 @@ def _tensors(path: str) -> t.Iterator[tuple[str, int, int]]:
         raise ValueError(f"{name} has {size} bytes, its header describes {8 + length + end}")
 
 
+@functools.cache
 def _kind(name: str) -> str:
+    """The kind of the tensors of a name whose numbers are taken out: some dozens stand for 200,000."""
     return next((kind for kind, pattern in _KINDS if pattern.search(name)), "norm")
 
 
@@ -141,7 +145,7 @@ def _sum(tensors: list[tuple[str, int, int]], shape: ModelShape) -> Measured:
     with_dense: set[int] = set()
     experts = 0
     for name, elements, size in tensors:
-        kind = _kind(name)
+        kind = _kind(_NUMBER.sub("0", name))
         layer = _LAYER.search(name)
         number = int(layer[1]) if layer else -1
         if kind == "mtp" or (kind != "vision" and number >= layers):
