@@ -32,8 +32,9 @@ _ERROR_CODES = {
     "EntryNotFound": "EntryNotFoundError",
 }
 
-# The variables that requests reads. OpenSSL itself reads SSL_CERT_FILE and SSL_CERT_DIR.
-_CA_VARIABLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
+# The first that names a file decides: what OpenSSL and httpx read (huggingface_hub 1.x and 2.x), then what requests
+# does (0.x). Without one of them the authorities of the system count.
+_CA_VARIABLES = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 
 
 class WebError(Exception):
@@ -118,7 +119,7 @@ def _headers(message: t.Any) -> dict[str, str]:
 
 
 def _authorities() -> str | None:
-    """The file of authorities that the user chose by a variable that OpenSSL does not know."""
+    """The file of authorities that the environment names."""
     named = (os.environ.get(name, "") for name in _CA_VARIABLES)
     return next((path for path in named if os.path.isfile(path)), None)
 
