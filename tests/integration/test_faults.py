@@ -1,10 +1,7 @@
 # Copyright: (c) 2026, The modelops.vllm contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""hf_snapshot against a Hub, a CDN and a node that fail: never a wrong "complete", never an endless run.
-
-Names in brackets are the ids of published cases.
-"""
+"""hf_snapshot against a Hub, a CDN and a node that fail: never a wrong "complete", never an endless run."""
 
 from __future__ import annotations
 
@@ -88,8 +85,8 @@ def test_what_does_not_pass_fails_and_names_it(snapshot, hub, files, pattern, ki
     assert snapshot.holds(files)
 
 
+@pytest.mark.case("cdn-5xx-not-retried")
 def test_a_cdn_that_stays_down_is_a_failure(snapshot, hub, files) -> None:
-    """[cdn-5xx-not-retried]"""
     hub.fault("/cdn/", "status", code=503, times=-1)
     result = snapshot.fails()
     assert "503" in finding(result, "hub-busy")["message"]
@@ -104,8 +101,9 @@ def test_an_unreachable_hub_fails_with_its_address(snapshot: Snapshot, files: di
 
 
 @every_client
+@pytest.mark.case("no-resume-since-1.18")
 def test_a_stalled_transfer_is_ended_and_started_again(snapshot, hub, files) -> None:
-    """[no-resume-since-1.18]: the retry starts at the first byte, and the part of the first attempt does not stay."""
+    """The retry starts at the first byte, and the part of the first attempt does not stay."""
     fault = hub.fault("/cdn/", "hang", after=1000, seconds=20)
     result = snapshot(stall_timeout=2)
     assert fault.hits == 1
@@ -125,8 +123,8 @@ def test_a_stall_that_stays_is_a_failure(snapshot, hub, files) -> None:
 
 
 @every_client
+@pytest.mark.case("gated-403-fine-grained")
 def test_who_may_read_is_told_apart(snapshot, hub, files, capfd) -> None:
-    """[gated-403-fine-grained]"""
     hub.token = "hf_right"
     hub.repos[REPO].gated = True
     assert finding(snapshot.fails(), "gated")["message"].count("no token") == 1
@@ -157,16 +155,16 @@ def test_a_token_with_a_line_break_is_not_quoted(snapshot: Snapshot, files: dict
 # What a listing may say
 
 
+@pytest.mark.case("path-traversal-mirror")
 def test_names_that_leave_the_folder_are_refused(snapshot: Snapshot, hub: Hub) -> None:
-    """[path-traversal-mirror]"""
     for name in ("../evil.json", "/etc/evil", "a/../../evil", "a\\evil", ".modelops/manifest.json"):
         hub.commit(REPO, {"config.json": b"{}", "model.safetensors": safetensors({"t": 8}), name: b"x"})
         assert finding(snapshot.fails(), "unsafe-name")
     assert not snapshot.dest.exists()
 
 
+@pytest.mark.case("index-names-absent-shards")
 def test_an_index_that_names_absent_shards_is_upstreams_fault(snapshot: Snapshot, hub: Hub) -> None:
-    """[index-names-absent-shards]"""
     content = model()
     del content[SHARD]
     hub.commit(REPO, content)
@@ -197,8 +195,8 @@ def test_an_index_that_does_not_fit_its_shards_is_a_warning_on_every_run(snapsho
     assert finding(snapshot.fails(strict=True), "upstream-inconsistent")
 
 
+@pytest.mark.case("http-50gb-limit")
 def test_a_large_file_without_xet_is_refused_before_the_first_byte(snapshot: Snapshot, hub: Hub) -> None:
-    """[http-50gb-limit]"""
     large = Entry("model.safetensors", safetensors({"t": 8}))
     large.size = 50_000_000_001
     hub.commit(REPO, {"config.json": b"{}", "model.safetensors": large})
@@ -206,8 +204,8 @@ def test_a_large_file_without_xet_is_refused_before_the_first_byte(snapshot: Sna
     assert not hub.requests("/resolve/|/cdn/")
 
 
+@pytest.mark.case("disk-full-only-warns")
 def test_a_disk_that_is_too_small_is_named_before_the_first_byte(snapshot, hub, files) -> None:
-    """[disk-full-only-warns]"""
     result = snapshot.fails(min_free="900TB")
     numbers = finding(result, "disk-space")["numbers"]
     assert numbers["needed"] == sum(map(len, files.values()))
@@ -221,8 +219,8 @@ def test_a_disk_that_is_too_small_is_named_before_the_first_byte(snapshot, hub, 
 # Runs that meet, and runs that are killed
 
 
+@pytest.mark.case("flock-noop-corruption")
 def test_a_second_run_waits_and_finds_the_work_done(snapshot, hub, files) -> None:
-    """[flock-noop-corruption]"""
     hub.fault("/cdn/", "delay", seconds=2, times=4)
     results = []
     runs = [_process(snapshot) for _run in range(2)]
@@ -232,8 +230,8 @@ def test_a_second_run_waits_and_finds_the_work_done(snapshot, hub, files) -> Non
     assert snapshot.holds(files)
 
 
+@pytest.mark.case("lock-wait-forever")
 def test_a_held_lock_is_waited_for_with_a_bound_and_its_holder_named(snapshot, files) -> None:
-    """[lock-wait-forever]"""
     snapshot()
     (snapshot.dest / SHARD).unlink()
     lock = snapshot.dest / ".modelops" / "lock"
@@ -299,8 +297,8 @@ def _workers(parent: int) -> list[str]:
     return children.read_text().split() if children.exists() else []
 
 
+@pytest.mark.case("xet-oom")
 def test_a_worker_killed_for_memory_is_explained_and_replaced_by_a_smaller_one(snapshot, hub, files) -> None:
-    """[xet-oom]"""
     hub.fault("/cdn/", "hang", after=10, seconds=5, times=4)
     results: list[dict[str, object]] = []
     thread = threading.Thread(target=lambda: results.append(snapshot()))

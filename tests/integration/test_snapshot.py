@@ -1,10 +1,7 @@
 # Copyright: (c) 2026, The modelops.vllm contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""hf_snapshot against a Hub that works: what it fetches, what it leaves alone, what it finds on the disk.
-
-Names in brackets are the ids of published cases.
-"""
+"""hf_snapshot against a Hub that works: what it fetches, what it leaves alone, what it finds on the disk."""
 
 from __future__ import annotations
 
@@ -127,8 +124,8 @@ def test_a_touched_file_is_hashed_again_and_nothing_else_happens(snapshot, hub, 
     assert snapshot.info()["verdict"] == "complete"
 
 
+@pytest.mark.case("dryrun-writes")
 def test_check_mode_writes_nothing_and_plans_exactly(snapshot: Snapshot, files: dict[str, bytes]) -> None:
-    """[dryrun-writes]"""
     parent = snapshot.dest.parents[1]
     before = tree(parent)
     planned = snapshot(check=True, diff=True)
@@ -204,8 +201,8 @@ def test_unrelated_files_do_not_matter(snapshot: Snapshot, files: dict[str, byte
     assert snapshot.holds({**files, "NOTES.txt": b"ours"})
 
 
+@pytest.mark.case("stale-shards-after-reshard")
 def test_a_new_commit_replaces_what_changed_and_names_what_is_stale(snapshot, hub, files) -> None:
-    """[stale-shards-after-reshard]"""
     snapshot()
     new = model(2, size=8000)
     hub.commit(REPO, new)
@@ -223,8 +220,8 @@ def test_a_new_commit_replaces_what_changed_and_names_what_is_stale(snapshot, hu
 
 
 @every_client
+@pytest.mark.case("update-deletes-first")
 def test_an_update_that_fails_leaves_the_old_snapshot_whole(snapshot, hub, files) -> None:
-    """[update-deletes-first]"""
     commit = snapshot()["commit"]
     new = hub.repos[REPO].commits[hub.commit(REPO, model(seed=5))]
     hub.fault(f"/cdn/{new[SHARD].sha256}", "corrupt", at=2000, times=-1)
@@ -239,8 +236,8 @@ def test_an_update_that_fails_leaves_the_old_snapshot_whole(snapshot, hub, files
 
 
 @pytest.mark.parametrize("names", [("model-000001-of-000002", "model-000002-of-000002"), ("a/w", "b/w"), ("x", "y")])
+@pytest.mark.case("zero-based-shards")
 def test_shards_have_any_names(snapshot: Snapshot, hub: Hub, names: tuple[str, str]) -> None:
-    """[zero-based-shards]"""
     shards = [f"{n}.safetensors" for n in names]
     content = {
         "config.json": b"{}",
@@ -279,8 +276,8 @@ def test_level_header_proves_less_and_says_so(snapshot: Snapshot, hub: Hub, file
     assert snapshot(verify="header")["fetched"] == [SHARD]
 
 
+@pytest.mark.case("offline-truncated-passes")
 def test_offline_judges_by_the_manifest_and_sends_nothing(snapshot, hub, files) -> None:
-    """[offline-truncated-passes]"""
     snapshot.fails(offline=True)
     assert not snapshot.dest.exists()
     commit = snapshot()["commit"]
@@ -307,8 +304,8 @@ def test_offline_without_a_manifest_never_claims_a_hash(snapshot: Snapshot, file
 
 
 @every_client
+@pytest.mark.case("cache-copy-unverified", "hf-home-unwritable")
 def test_the_environment_of_the_caller_does_not_matter(snapshot, hub, files, tmp_path, monkeypatch) -> None:
-    """[cache-copy-unverified] [hf-home-unwritable]"""
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     monkeypatch.setenv("HF_HOME", "/dev/null/x")
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
@@ -329,8 +326,8 @@ def test_the_environment_of_the_caller_does_not_matter(snapshot, hub, files, tmp
 
 
 @every_client
+@pytest.mark.case("empty-metadata-crash")
 def test_broken_notes_of_huggingface_hub_do_not_matter(snapshot, files) -> None:
-    """[empty-metadata-crash]"""
     notes = snapshot.dest / ".cache" / "huggingface" / "download"
     notes.mkdir(parents=True)
     for name in files:
@@ -341,8 +338,8 @@ def test_broken_notes_of_huggingface_hub_do_not_matter(snapshot, files) -> None:
     assert finding(result, "partial-leftovers")["numbers"]["files"] == 1
 
 
+@pytest.mark.case("readonly-rootfs-tmp")
 def test_only_the_destination_is_written_to(snapshot: Snapshot, files: dict[str, bytes]) -> None:
-    """[readonly-rootfs-tmp]"""
     snapshot.dest.mkdir(parents=True)
     beside = snapshot.dest.parent
     before = beside.stat().st_mtime_ns

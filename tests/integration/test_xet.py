@@ -1,10 +1,7 @@
 # Copyright: (c) 2026, The modelops.vllm contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""hf_snapshot over Xet, with the real hf_xet client and a content store that it wrote itself.
-
-Names in brackets are the ids of published cases.
-"""
+"""hf_snapshot over Xet, with the real hf_xet client and a content store that it wrote itself."""
 
 from __future__ import annotations
 
@@ -71,8 +68,8 @@ def test_files_come_by_xet_when_it_is_on(snapshot: Snapshot, hub: Hub, xet: t.Ma
 
 
 @every_client
+@pytest.mark.case("mirror-xet-bypass", "mirror-xet-token-404")
 def test_a_mirror_is_asked_for_nothing_by_xet(snapshot: Snapshot, hub: Hub, xet: t.Mapping[str, bytes]) -> None:
-    """[mirror-xet-bypass] [mirror-xet-token-404]"""
     snapshot()
     assert snapshot.holds(xet)
     assert paths(hub) == {"cdn"}
@@ -80,8 +77,8 @@ def test_a_mirror_is_asked_for_nothing_by_xet(snapshot: Snapshot, hub: Hub, xet:
 
 
 @every_client
+@pytest.mark.case("cdn-corrupt-same-size")
 def test_xet_checks_no_content_and_we_do(snapshot: Snapshot, hub: Hub, xet: t.Mapping[str, bytes]) -> None:
-    """[cdn-corrupt-same-size]"""
     # Both weights are in one xorb; each asks for its half, in any order.
     hub.fault("/cas/xorb/", "corrupt", at=150_000, times=2)
     result = snapshot(xet="on")
@@ -91,8 +88,8 @@ def test_xet_checks_no_content_and_we_do(snapshot: Snapshot, hub: Hub, xet: t.Ma
 
 @every_client
 @pytest.mark.parametrize("broken", ["cas-unreachable", "token-404"])
+@pytest.mark.case("xet-proxy-dns", "mirror-xet-token-404")
 def test_when_xet_fails_plain_http_does_it_and_that_is_said(snapshot, hub, xet, broken) -> None:
-    """[xet-proxy-dns] [mirror-xet-token-404]"""
     if broken == "cas-unreachable":
         hub.xet_cas_url = "http://127.0.0.1:9"
     else:
@@ -103,8 +100,8 @@ def test_when_xet_fails_plain_http_does_it_and_that_is_said(snapshot, hub, xet, 
     assert "cdn" in paths(hub)
 
 
+@pytest.mark.case("xet-stall-many-ranges")
 def test_a_stall_of_xet_leads_to_plain_http(snapshot: Snapshot, hub: Hub, xet: t.Mapping[str, bytes]) -> None:
-    """[xet-stall-many-ranges]"""
     hub.fault("/cas/xorb/", "hang", after=1000, seconds=30, times=-1)
     result = snapshot(xet="on", stall_timeout=3)
     assert finding(result, "xet-fallback")

@@ -75,8 +75,8 @@ def test_nothing_to_fetch_needs_nothing(fs, tmp_path: Path) -> None:
     disk.require_space(str(tmp_path), 0, 0, 10 * GB)
 
 
+@pytest.mark.case("no-resume-since-1.18")
 def test_unfinished_downloads_of_others_are_named_with_their_bytes(fs, tmp_path: Path) -> None:
-    """[no-resume-since-1.18]"""
     part = tmp_path / ".cache" / "huggingface" / "download" / "x.1234.incomplete"
     part.parent.mkdir(parents=True)
     part.write_bytes(b"x" * 100_000)

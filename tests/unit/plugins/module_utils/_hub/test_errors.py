@@ -73,7 +73,7 @@ def test_whether_a_token_was_given_is_said() -> None:
 
 
 @pytest.mark.parametrize("text", ["CAS error: reconstruction", "http://hub/api/models/o/m/xet-read-token/c", "xorb"])
+@pytest.mark.case("xet-proxy-dns", "mirror-xet-token-404")
 def test_a_failure_of_xet_is_known_as_one(text: str) -> None:
-    """[xet-proxy-dns] [mirror-xet-token-404]"""
     assert explain(link("RuntimeError", text=text)).xet
     assert not explain(link("RuntimeError", text="case closed")).xet

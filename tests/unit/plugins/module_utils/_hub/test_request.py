@@ -55,8 +55,8 @@ def request(**options: t.Any) -> Request:
         ("https://huggingface.co", "off", False),
     ],
 )
+@pytest.mark.case("mirror-xet-bypass")
 def test_xet_is_for_the_public_hub_unless_asked_for(endpoint: str, xet: str, on: bool) -> None:
-    """[mirror-xet-bypass]"""
     assert request(endpoint=endpoint, xet=xet).xet is on
 
 

@@ -86,7 +86,8 @@ def test_what_is_wrong_is_named(names, data: bytes, verdict: str, says: str) -> 
     assert e.value.verdict == verdict
 
 
+@pytest.mark.case("xet-sparse-then-disable-xet")
 def test_zeros_in_the_data_are_not_seen(names) -> None:
-    """[xet-sparse-then-disable-xet]: why a header proves less than a hash."""
+    """Why a header proves less than a hash."""
     whole = safetensors({"a": 1000})
     assert names(whole[:-900] + bytes(900)) == {"a"}

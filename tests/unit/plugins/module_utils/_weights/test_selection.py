@@ -66,8 +66,8 @@ def test_a_release_with_two_more_copies_of_itself_is_taken_once() -> None:
         ["training_args.bin", "optimizer.pt"],
     ],
 )
+@pytest.mark.case("consolidated-duplicate")
 def test_other_forms_beside_safetensors_are_left_out(extra: list[str]) -> None:
-    """[consolidated-duplicate]"""
     for shards in ({INDEX: ["w-1.safetensors"]}, {}):
         listed = listing(["config.json", "w-1.safetensors", *extra], shards)
         assert set(listed.files) - set(select(listed).files) == set(extra)
@@ -128,13 +128,13 @@ def test_of_several_gguf_models_one_is_chosen_with_all_its_parts() -> None:
 
 
 @pytest.mark.parametrize("name", ["../x", "/x", "a/../x", "a//x", "a\\x", "C:x", "a\0x", ".", ".git/config"])
+@pytest.mark.case("path-traversal-mirror")
 def test_names_that_leave_the_folder_are_refused(name: str) -> None:
-    """[path-traversal-mirror]"""
     assert refusal(listing(["config.json", name])) == "unsafe-name"
 
 
+@pytest.mark.case("index-names-absent-shards")
 def test_shards_that_the_commit_does_not_have_are_named() -> None:
-    """[index-names-absent-shards]"""
     with pytest.raises(ModelopsError, match=r"2 of them are not in org/m.*2\.safetensors, 3\.safetensors") as e:
         select(listing(["1.safetensors"], {INDEX: ["1.safetensors", "2.safetensors", "3.safetensors"]}))
     assert e.value.result["shards"]["missing"] == ["2.safetensors", "3.safetensors"]
