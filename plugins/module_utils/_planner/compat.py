@@ -95,7 +95,7 @@ DECODE_CONTEXT_PARALLEL: Version = (0, 10, 2)
 FP8_KV_CAPABILITY = (8, 9)
 
 # Classes whose checkpoints carry code (auto_map) that vLLM does not need, since it has config and model itself.
-# Source: the molecule scenario "minimax" of this project serves a tiny one without --trust-remote-code.
+# Source: the molecule scenario deploy_minimax_cpu of this project serves a tiny one without --trust-remote-code.
 NO_REMOTE_CODE_NEEDED: frozenset[str] = frozenset({"MiniMaxM2ForCausalLM"})
 
 # --nnodes, --node-rank, --master-addr. Source: serving facts 2f.

@@ -59,15 +59,17 @@ _EXPERT = re.compile(r"\.experts\.(\d+)\.")
 
 @dataclass(frozen=True)
 class Measured:
-    """What the headers say: ``parts`` in bytes, ``total`` bytes of all tensors, ``experts`` counted by their names."""
+    """What the headers say: ``parts`` in bytes, ``total`` bytes of all tensors, layers and experts counted by their
+    names (0 where names have no numbers; layers beyond those of the config are MTP)."""
 
     parts: Parts
     total: int
+    layers: int
     experts: int
 
 
 def measure(model_dir: str, shape: ModelShape) -> tuple[Measured | None, list[Finding]]:
-    """The weights of a snapshot, or None and the reason when not every shard is there and readable."""
+    """The weights of a snapshot, or None and the reason when shards are missing, broken or of another model."""
     try:
         shards = _shards(model_dir)
         tensors = [tensor for shard in shards for tensor in _tensors(os.path.join(model_dir, shard))]
@@ -82,18 +84,24 @@ def measure(model_dir: str, shape: ModelShape) -> tuple[Measured | None, list[Fi
     if not tensors or not shape.layers:
         return None, []
     measured = _sum(tensors, shape)
-    findings = []
-    if measured.experts and shape.experts and measured.experts != shape.experts:
-        findings.append(
-            warning(
-                "config-disagrees",
-                f"config.json says {shape.experts} experts, the shards hold {measured.experts}.",
-                "The checkpoint was pruned or the config is of another model: ask its publisher.",
-                config=shape.experts,
-                shards=measured.experts,
-            )
+    differ = _differences(measured, shape)
+    if not differ:
+        return measured, []
+    text = " and ".join(f"{config} {what} while the shards hold {shards}" for what, config, shards in differ)
+    return None, [
+        warning(
+            "config-disagrees",
+            f"config.json says {text}: vLLM allocates what the config says, so the weights are computed from it.",
+            "The checkpoint was pruned, or the config is of another model: ask its publisher.",
+            **{what: {"config": config, "shards": shards} for what, config, shards in differ},
         )
-    return measured, findings
+    ]
+
+
+def _differences(measured: Measured, shape: ModelShape) -> list[tuple[str, int, int]]:
+    """(what, in the config, in the shards) of the counts that do not agree."""
+    counts = (("layers", shape.layers, measured.layers), ("experts", shape.experts, measured.experts))
+    return [(what, config, shards) for what, config, shards in counts if config and shards and config != shards]
 
 
 def _shards(model_dir: str) -> list[str]:
@@ -143,6 +151,7 @@ def _sum(tensors: list[tuple[str, int, int]], shape: ModelShape) -> Measured:
     sums: dict[str, float] = defaultdict(float)
     with_experts: set[int] = set()
     with_dense: set[int] = set()
+    seen: set[int] = set()
     experts = 0
     for name, elements, size in tensors:
         kind = _kind(_NUMBER.sub("0", name))
@@ -150,6 +159,8 @@ def _sum(tensors: list[tuple[str, int, int]], shape: ModelShape) -> Measured:
         number = int(layer[1]) if layer else -1
         if kind == "mtp" or (kind != "vision" and number >= layers):
             continue  # vLLM loads MTP layers for speculative decoding only
+        if kind != "vision" and number >= 0:
+            seen.add(number)
         if kind == "experts":
             with_experts.add(number)
             expert = _EXPERT.search(name)
@@ -170,4 +181,4 @@ def _sum(tensors: list[tuple[str, int, int]], shape: ModelShape) -> Measured:
         head=0.0 if shape.tied_embeddings else sums["head"],
         vision=sums["vision"],
     )
-    return Measured(parts, sum(size for _name, _elements, size in tensors), experts)
+    return Measured(parts, sum(size for _name, _elements, size in tensors), len(seen), experts)
