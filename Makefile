@@ -55,7 +55,7 @@ sanity importer: setup
 	@$(ENV) && scripts/checks.sh $@
 
 bench: setup
-	@$(ENV) && PYTHONPATH=.ansible/collections python tests/bench/bench_verify.py
+	@$(ENV) && for bench in tests/bench/bench_*.py; do PYTHONPATH=.ansible/collections:tests/support python "$$bench" || exit 1; done
 
 clean: demo-clean
 	rm -rf .ansible .cache .venv dist
