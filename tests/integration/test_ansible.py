@@ -5,12 +5,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
+import pytest
 from hub_testing import Snapshot
 from loopback_hub import Hub
 
@@ -53,6 +56,41 @@ def test_a_refused_token_is_not_in_the_failure(snapshot: Snapshot, hub: Hub, fil
     assert "FAILED" in run.stdout
     assert "does not accept" in run.stdout
     assert "hf_wr0ng" not in run.stdout + run.stderr
+
+
+@pytest.mark.parametrize("where", ["token_file", "environment"])
+def test_a_token_of_a_file_or_the_environment_is_nowhere(snapshot, hub, files, tmp_path, monkeypatch, where) -> None:
+    hub.token, hub.repos["org/model"].gated = "hf_s3cr3t", True
+    hub.fault("/cdn/", "delay", seconds=2, times=-1)
+    options = {}
+    if where == "token_file":
+        (tmp_path / "token").write_text("hf_s3cr3t\n")
+        options = {"token_file": str(tmp_path / "token")}
+    else:
+        monkeypatch.setenv("HF_TOKEN", "hf_s3cr3t")
+    seen: dict[str, bytes] = {}
+    done = threading.Event()
+    watcher = threading.Thread(target=_watch_workers, args=(seen, done))
+    watcher.start()
+    run = ansible(snapshot, "-vvvv", "--diff", **options)
+    done.set()
+    watcher.join()
+    assert "CHANGED" in run.stdout, run.stdout[-3000:]
+    assert snapshot.holds(files)
+    assert "hf_s3cr3t" not in run.stdout + run.stderr
+    assert {"cmdline", "environ"} <= {key.split("/")[1] for key in seen}, "a worker was seen"
+    assert not [key for key, data in seen.items() if b"hf_s3cr3t" in data]
+    assert not any(b"hf_s3cr3t" in p.read_bytes() for p in snapshot.dest.rglob("*") if p.is_file())
+
+
+def _watch_workers(seen: dict[str, bytes], done: threading.Event) -> None:
+    """Collect the command line and the environment of each process that runs our worker."""
+    while not done.wait(0.05):
+        for folder in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                if b"worker.py" in (folder / "cmdline").read_bytes():
+                    for name in ("cmdline", "environ"):
+                        seen[f"{folder.name}/{name}"] = (folder / name).read_bytes()
 
 
 def test_check_mode_on_a_bare_node_works(snapshot: Snapshot, files: dict[str, bytes]) -> None:

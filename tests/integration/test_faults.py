@@ -230,6 +230,25 @@ def test_a_second_run_waits_and_finds_the_work_done(snapshot, hub, files) -> Non
     assert snapshot.holds(files)
 
 
+@every_client
+@pytest.mark.case("flock-noop-corruption")
+def test_two_runs_where_flock_locks_nothing(snapshot, hub, files, tmp_path) -> None:
+    """Some network file systems grant every flock. huggingface_hub relies on it, our lock does not."""
+    program = (
+        "import fcntl, runpy, sys; fcntl.flock = lambda *_: None; runpy.run_path(sys.argv[1], run_name='__main__')"
+    )
+    wrapper = tmp_path / "python"
+    wrapper.write_text(f'#!/bin/sh\nexec {snapshot.python} -c "{program}" "$@"\n')
+    wrapper.chmod(0o755)
+    snapshot.python = str(wrapper)
+    hub.fault("/cdn/", "delay", seconds=1, times=4)
+    runs = [_process(snapshot) for _run in range(2)]
+    results = [json.loads(p.communicate(timeout=60)[0]) for p in runs]
+    assert sorted(r["changed"] for r in results) == [False, True], results
+    assert len(hub.requests(role="cdn")) == 4
+    assert snapshot.holds(files)
+
+
 @pytest.mark.case("lock-wait-forever")
 def test_a_held_lock_is_waited_for_with_a_bound_and_its_holder_named(snapshot, files) -> None:
     snapshot()

@@ -5,8 +5,11 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 import os
+import shutil
 import stat
 from pathlib import Path
 
@@ -346,3 +349,103 @@ def test_only_the_destination_is_written_to(snapshot: Snapshot, files: dict[str,
     snapshot()
     assert beside.stat().st_mtime_ns == before
     assert [p.name for p in beside.iterdir()] == [snapshot.dest.name]
+
+
+@every_client
+@pytest.mark.case("xet-sparse-then-disable-xet")
+def test_a_sparse_part_of_a_file_is_never_taken_for_the_file(snapshot, hub, files) -> None:
+    """hf_xet 1.2 leaves parts of full size with holes, and huggingface_hub before 1.18 resumes behind their ends."""
+    commit, entry = hub.repos[REPO].refs["main"], hub.repos[REPO].commits[hub.repos[REPO].refs["main"]][SHARD]
+    short = base64.urlsafe_b64encode(hashlib.sha1(f"{SHARD}.metadata".encode()).digest()).decode()
+    for root in (snapshot.dest / ".modelops" / "staging" / commit, snapshot.dest):
+        part = root / ".cache" / "huggingface" / "download" / f"{short}.{entry.sha256}.incomplete"
+        part.parent.mkdir(parents=True)
+        with part.open("wb") as f:
+            f.truncate(entry.size)
+    result = snapshot(xet="off")
+    assert f"/cdn/{entry.sha256}" in {r.path.split("?")[0] for r in hub.requests(role="cdn")}
+    assert result["verified"] == "sha256"
+    assert (snapshot.dest / SHARD).read_bytes() == files[SHARD]
+    assert finding(result, "partial-leftovers")["numbers"]["files"] == 1, "those of others are named, not removed"
+
+
+@pytest.mark.case("consolidated-duplicate")
+def test_check_mode_tells_what_is_left_out_by_group(snapshot: Snapshot, hub: Hub) -> None:
+    extra = {
+        "consolidated.safetensors": safetensors({"a": 5000}),
+        "original/consolidated.00.pth": b"p" * 3000,
+        "original/params.json": b"{}",
+        "pytorch_model.bin": b"b" * 2000,
+    }
+    content = model()
+    hub.commit(REPO, {**content, **extra})
+    planned = snapshot(check=True)
+    assert planned["bytes_total"] == sum(map(len, content.values()))
+    numbers = finding(planned, "left-out")["numbers"]
+    assert numbers["groups"] == {
+        "*.bin": 2000,
+        "consolidated*": len(extra["consolidated.safetensors"]),
+        "original/": 3002,
+    }
+    assert numbers["bytes"] == sum(map(len, extra.values()))
+    snapshot()
+    assert snapshot.holds(content)
+
+
+def test_what_an_interrupted_run_proved_is_not_planned_again(snapshot: Snapshot, hub: Hub, files) -> None:
+    entry = hub.repos[REPO].commits[hub.repos[REPO].refs["main"]][SHARD]
+    hub.fault(f"/cdn/{entry.sha256}", "corrupt", at=2000, times=-1)
+    snapshot.fails(retries=0)
+    hub.clear()
+    before = tree(snapshot.dest)
+    planned = snapshot(check=True)
+    assert tree(snapshot.dest) == before
+    assert (planned["fetched"], planned["bytes_fetched"]) == ([SHARD], entry.size)
+    result = snapshot()
+    assert (result["fetched"], result["bytes_fetched"]) == ([SHARD], entry.size)
+    assert len(hub.requests(role="cdn")) == 1
+
+
+@pytest.mark.parametrize("there", ["model-00002-of-00004.safetensors/x", "sub"])
+def test_what_stands_in_the_way_is_named_before_the_first_byte(snapshot, hub, there) -> None:
+    content = {**model(), "sub/notes.txt": b"x"}
+    hub.commit(REPO, content)
+    snapshot()
+    hub.clear()
+    (snapshot.dest / SHARD).unlink()
+    shutil.rmtree(snapshot.dest / "sub")
+    (snapshot.dest / there).parent.mkdir(exist_ok=True)
+    (snapshot.dest / there).write_text("mine")
+    for check in (True, False):
+        result = snapshot.fails(check=check)
+        assert str(snapshot.dest / there.split("/")[0]) in result["msg"]
+    assert not hub.requests(role="cdn")
+
+
+@pytest.mark.parametrize("names", [("unet", "vae"), ("text_encoder", "transformer")])
+def test_components_with_indices_of_their_own_are_complete_or_not(snapshot, hub, names) -> None:
+    """As in repositories for diffusers: nothing in the root but a list of the components."""
+    content = {"model_index.json": b"{}"}
+    for i, part in enumerate(names):
+        shards = {f"{part}/{shard_name(k, 2)}": safetensors({f"{part}.{k}": 200 + i}) for k in range(2)}
+        index = {f"{part}.{k}": shard_name(k, 2) for k in range(2)}
+        content |= {
+            f"{part}/diffusion_pytorch_model.safetensors.index.json": json.dumps({"weight_map": index}).encode(),
+            f"{part}/config.json": b"{}",
+            **shards,
+        }
+    hub.commit(REPO, content)
+    assert snapshot()["shards"] == {"expected": 4, "present": 4, "missing": [], "bad": []}
+    assert snapshot.info(against="structure")["verdict"] == "complete"
+    lost = f"{names[1]}/{shard_name(1, 2)}"
+    (snapshot.dest / lost).unlink()
+    for against in ("manifest", "structure", "hub"):
+        seen = snapshot.info(against=against, repo_id=REPO, endpoint=hub.endpoint)
+        assert (seen["verdict"], seen["shards"]["missing"]) == ("incomplete", [lost])
+    # A pattern that matches a part of a component brings the whole component.
+    shutil.rmtree(snapshot.dest)
+    result = snapshot(allow_patterns=[f"{names[0]}/*00000-of*"])
+    assert result["shards"]["expected"] == 2
+    del content[lost]
+    hub.commit(REPO, content)
+    assert lost in finding(snapshot.fails(dest=str(snapshot.dest) + "2"), "upstream-inconsistent")["message"]
