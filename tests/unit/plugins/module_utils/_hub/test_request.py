@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import typing as t
+from pathlib import Path
 
 import pytest
 from ansible_collections.modelops.vllm.plugins.module_utils._errors import ModelopsError
@@ -64,6 +65,12 @@ def test_xet_is_for_the_public_hub_unless_asked_for(endpoint: str, xet: str, on:
     ("options", "says"),
     [
         ({"repo_id": "datasets/org/d"}, "dataset"),
+        ({"repo_id": "spaces/org/d"}, "space"),
+        ({"repo_id": "https://huggingface.co/datasets/org/d"}, "dataset"),
+        ({"repo_id": "https://huggingface.co/org/m"}, "Give it as org/m,"),
+        ({"repo_id": "https://hub.example/org/m/tree/main"}, "Give it as org/m,"),
+        ({"repo_id": "org/m/"}, "Give it as org/m,"),
+        ({"repo_id": "hf://org/m"}, "Give it as organisation/name"),
         ({"repo_id": "org/m/x"}, "org/m/x"),
         ({"repo_id": "../m"}, "repo_id"),
         ({"repo_id": ""}, "repo_id"),
@@ -76,7 +83,12 @@ def test_xet_is_for_the_public_hub_unless_asked_for(endpoint: str, xet: str, on:
         ({"max_workers": 0}, "max_workers"),
         ({"retries": -1}, "retries"),
         ({"stall_timeout": 0}, "stall_timeout"),
+        ({"progress_interval": -1}, "progress_interval"),
         ({"token": "a b"}, "token"),
+        ({"source_checksums": "/mnt/sums"}, "source_checksums"),
+        ({"source_transfer": "hardlink"}, "source_transfer"),
+        ({"source_dir": "/mnt/m", "source_checksums": "sums"}, "source_checksums"),
+        ({"endpoint": "https://hub.example/?token=secret"}, "endpoint"),
         ({"offline": True, "source_dir": "/mnt/m"}, "source_dir"),
     ],
 )
@@ -91,6 +103,18 @@ def test_a_token_is_stripped_and_not_shown() -> None:
     made = request(token=" hf_abc\n")
     assert made.token == "hf_abc"
     assert "hf_abc" not in repr(made)
+
+
+def test_a_token_is_looked_for_in_the_option_the_file_and_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("HF_TOKEN", raising=False)
+    assert request().token == ""
+    monkeypatch.setenv("HF_TOKEN", " hf_env\n")
+    assert request().token == "hf_env"
+    (tmp_path / "t").write_text("\nhf_file\n")
+    assert request(token_file=str(tmp_path / "t")).token == "hf_file"
+    assert request(token="hf_option").token == "hf_option"
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import json
 
 import pytest
 from ansible_collections.modelops.vllm.plugins.module_utils._errors import ModelopsError
-from ansible_collections.modelops.vllm.plugins.module_utils._weights.index import compare, weight_map
+from ansible_collections.modelops.vllm.plugins.module_utils._weights.index import compare, main_indices, weight_map
 
 NAME = "model.safetensors.index.json"
 
@@ -19,6 +19,24 @@ NAME = "model.safetensors.index.json"
 def test_an_index_that_is_none_is_refused_by_name(text: str) -> None:
     with pytest.raises(ModelopsError, match=NAME):
         weight_map(text, NAME)
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, '{"weight_map": {}}', '{"weight_map": {"t": "/a"}}'])
+def test_an_unusable_index_is_the_publishers_fault(text: str) -> None:
+    with pytest.raises(ModelopsError) as e:
+        weight_map(text, NAME)
+    assert e.value.result["findings"][0]["id"] == "upstream-inconsistent"
+
+
+def test_shards_are_named_from_the_root_of_the_repository() -> None:
+    assert weight_map('{"weight_map": {"t": "x/a.safetensors"}}', f"unet/{NAME}") == {"t": "unet/x/a.safetensors"}
+
+
+def test_the_consolidated_form_counts_when_there_is_no_other() -> None:
+    other = f"consolidated.{NAME}"
+    assert main_indices([other, NAME, f"unet/{NAME}"]) == [NAME]
+    assert main_indices([other]) == [other]
+    assert main_indices([f"unet/{NAME}"]) == []
 
 
 @pytest.mark.parametrize("metadata", [{}, {"total_size": 1}, {"total_size": 1.5e9}, None])

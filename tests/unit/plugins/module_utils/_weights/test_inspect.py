@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.modelops.vllm.plugins.module_utils._weights.inspect import Verdict, inspect
-from ansible_collections.modelops.vllm.tests.support.tiny_files import model, safetensors, shard_name
+from ansible_collections.modelops.vllm.tests.support.tiny_files import HTML, POINTER, model, safetensors, shard_name
 
 MODEL = model()
 
@@ -90,6 +90,63 @@ def test_stale_weights_and_unfinished_files_are_named(folder: Path) -> None:
     seen = inspect(str(folder))
     assert seen.complete
     assert {"stale", "partial-leftovers"} <= ids(seen)
+
+
+def test_parts_of_a_gguf_file_need_each_other_and_no_index(tmp_path: Path) -> None:
+    for i in (1, 2, 3):
+        (tmp_path / f"m-0000{i}-of-00003.gguf").write_bytes(b"GGUF" + bytes(100))
+    assert inspect(str(tmp_path)).verdict == "unverified"
+    (tmp_path / "m-00002-of-00003.gguf").unlink()
+    seen = inspect(str(tmp_path))
+    assert (seen.verdict, seen.missing, seen.expected) == ("incomplete", ["m-00002-of-00003.gguf"], 3)
+    (tmp_path / "m-00002-of-00003.gguf").write_bytes(HTML)
+    assert inspect(str(tmp_path)).bad == ["m-00002-of-00003.gguf"]
+
+
+def test_a_folder_in_the_place_of_a_shard_is_not_merely_missing(folder: Path) -> None:
+    (folder / shard_name(1, 4)).unlink()
+    (folder / shard_name(1, 4)).mkdir()
+    seen = inspect(str(folder))
+    assert (seen.verdict, seen.bad, seen.missing) == ("corrupt", [shard_name(1, 4)], [])
+
+
+@pytest.mark.parametrize(("text", "id_"), [(POINTER, "pointer"), (HTML, "corrupt"), (b"\xff{", "corrupt")])
+def test_what_is_in_the_place_of_an_index_is_named(folder: Path, text: bytes, id_: str) -> None:
+    (folder / "model.safetensors.index.json").write_bytes(text)
+    seen = inspect(str(folder))
+    assert seen.verdict == "corrupt"
+    assert [f.numbers["file"] for f in seen.findings if f.id == id_] == ["model.safetensors.index.json"]
+
+
+def test_a_second_index_without_its_shards_does_not_count(folder: Path) -> None:
+    other = json.dumps({"weight_map": {"t": "consolidated-1.safetensors"}})
+    (folder / "consolidated.safetensors.index.json").write_text(other)
+    (folder / "original").mkdir()
+    (folder / "original" / "model.safetensors.index.json").write_text(other)
+    (folder / "unet").mkdir()
+    (folder / "unet" / "model.safetensors.index.json").write_text(other)
+    assert inspect(str(folder)).complete
+    (folder / "consolidated-1.safetensors").write_bytes(safetensors({"t": 5}))
+    seen = inspect(str(folder))
+    assert seen.complete
+    assert "stale" not in ids(seen), "an index names it"
+
+
+def test_two_indices_of_the_root_count_both(folder: Path) -> None:
+    (folder / "model.fp16.safetensors.index.json").write_text(json.dumps({"weight_map": {"t": "f.safetensors"}}))
+    assert inspect(str(folder)).missing == ["f.safetensors"]
+
+
+def test_the_cache_of_huggingface_hub_is_read_through_its_links(folder: Path, tmp_path: Path) -> None:
+    links = tmp_path / "snapshots" / "x"
+    links.mkdir(parents=True)
+    for name in MODEL:
+        (links / name).symlink_to(folder / name)
+    seen = inspect(str(links))
+    assert seen.complete
+    assert seen.bytes_total == sum(map(len, MODEL.values()))
+    (folder / shard_name(0, 4)).unlink()
+    assert inspect(str(links)).missing == [shard_name(0, 4)]
 
 
 def test_a_link_to_nowhere_is_no_reason_to_stop(folder: Path) -> None:

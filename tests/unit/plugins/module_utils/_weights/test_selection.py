@@ -10,7 +10,12 @@ import pytest
 from ansible_collections.modelops.vllm.plugins.module_utils._errors import ModelopsError
 from ansible_collections.modelops.vllm.plugins.module_utils._weights.checks import RemoteFile
 from ansible_collections.modelops.vllm.plugins.module_utils._weights.manifest import Selection
-from ansible_collections.modelops.vllm.plugins.module_utils._weights.selection import Listing, Target, choose
+from ansible_collections.modelops.vllm.plugins.module_utils._weights.selection import (
+    Listing,
+    Target,
+    choose,
+    indices_among,
+)
 
 INDEX = "model.safetensors.index.json"
 
@@ -125,6 +130,29 @@ def test_of_several_gguf_models_one_is_chosen_with_all_its_parts() -> None:
     assert refusal(listing(names)) == "choice-needed"
     assert select(listing(names), "Q4-00001*").shards == tuple(names[:2])
     assert select(listing(names[:2])).shards == tuple(names[:2])
+
+
+def test_pieces_of_a_gguf_file_belong_together() -> None:
+    names = ["Q4.gguf.part1of2", "Q4.gguf.part2of2", "Q8.gguf"]
+    assert refusal(listing(names)) == "choice-needed"
+    assert select(listing(names), "*part1of2").shards == tuple(names[:2])
+
+
+def test_a_component_is_never_split_and_its_absent_shards_are_named() -> None:
+    nested = "unet/model.safetensors.index.json"
+    names = ["model_index.json", "unet/a.safetensors", "unet/b.safetensors", "vae/w.safetensors"]
+    listed = listing(names, {nested: ["a.safetensors", "b.safetensors"]})
+    assert select(listed, "unet/a*").shards == ("unet/a.safetensors", "unet/b.safetensors")
+    assert set(select(listed).files) == {*names, nested}
+    listed = listing(names, {nested: ["a.safetensors", "c.safetensors"]})
+    assert refusal(listed) == "upstream-inconsistent"
+    assert select(listed, "vae/*").shards == ("vae/w.safetensors",)
+
+
+def test_the_indices_to_read_are_those_of_the_root_and_of_components() -> None:
+    names = [INDEX, f"unet/{INDEX}", f"original/{INDEX}", f"../{INDEX}", "config.json"]
+    assert indices_among(names) == [INDEX, f"unet/{INDEX}"]
+    assert len(indices_among([INDEX, *(f"{i}/{INDEX}" for i in range(100))])) == 33
 
 
 @pytest.mark.parametrize("name", ["../x", "/x", "a/../x", "a//x", "a\\x", "C:x", "a\0x", ".", ".git/config"])
