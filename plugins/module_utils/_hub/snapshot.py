@@ -18,10 +18,9 @@ from .._weights.checks import LEVELS, Check, Level, RemoteFile, Stamp, check_man
 from .._weights.index import compare, read_weight_map
 from .._weights.inspect import finding_of, inspect, leftovers
 from .._weights.manifest import FOLDER, Manifest, Record
-from .._weights.names import is_index
 from .._weights.ownership import stranger
 from .._weights.safetensors import HeaderError, tensor_names
-from .._weights.selection import Target, choose
+from .._weights.selection import Target, choose, indices_among
 from . import disk
 from .errors import ListingError
 from .fetching import failed, fetch, is_right, list_files, shorten
@@ -334,7 +333,7 @@ class _Run:
                 except HeaderError:
                     continue  # reported as upstream-inconsistent already
         out: list[Finding] = []
-        for name in filter(is_index, target.files):
+        for name in indices_among(target.files):
             out.extend(compare(name, read_weight_map(os.path.join(self.dest, name), name), tensors))
         return out
 

@@ -22,7 +22,7 @@ from .._findings import Finding, error, info, warning
 from .checks import LEVELS, Check, Level, check_many, is_sparse
 from .index import compare, main_indices, read_weight_map
 from .manifest import FOLDER, Manifest, load
-from .names import gguf_parts, is_gguf, is_index, is_nested_index, is_weight
+from .names import gguf_parts, is_gguf, is_weight
 from .ownership import stranger
 from .safetensors import HeaderError, tensor_names, text_instead
 from .selection import Target, indices_among
@@ -110,8 +110,13 @@ def by_listing(dest: str, repo: str, target: Target, level: Level, found: Manife
     if reason:
         return _foreign(out, reason)
     tensors = {n: c.tensors for n, c in checks.items() if c.tensors is not None}
-    for name in (n for n, c in checks.items() if c.ok and level != "none" and (is_index(n) or is_nested_index(n))):
-        out.findings.extend(compare(name, read_weight_map(os.path.join(dest, name), name), tensors))
+    maps, broken = _read_indices(dest, [n for n, c in checks.items() if c.ok and level != "none"])
+    if broken and out.verdict == "complete":
+        # A large index whose size is right and whose content was not hashed at this level.
+        out.verdict = "corrupt"
+        out.findings.extend(finding_of(check) for check in broken)
+    for name, mapping in maps.items():
+        out.findings.extend(compare(name, mapping, tensors))
     if out.verdict == "complete":
         out.verified = min((c.level for c in checks.values()), key=LEVELS.index)
         if level == "none" or LEVELS.index(out.verified) < LEVELS.index(level):
