@@ -124,9 +124,9 @@ def test_values_that_would_arrive_as_something_else_are_refused(value: object, i
     assert ids(check_value("some-flag", value)) == [id_]
 
 
+@pytest.mark.case("A26")
 @pytest.mark.parametrize("value", [3, "3", "abc", True])
 def test_a_bare_scalar_as_compilation_config_is_refused(value: object) -> None:
-    # A26
     assert ids(check_value("compilation-config", value)) == ["flag-bare-scalar"]
 
 

@@ -155,16 +155,16 @@ def test_an_address_that_others_reach_is_a_warning(host: str, key: bool, id_: st
     assert found == ([] if id_ is None else [id_])
 
 
+@pytest.mark.case("A24")
 def test_code_of_the_repository_is_an_error_until_it_is_asked_for(tmp_path: Path) -> None:
-    # A24
     (tmp_path / "config.json").write_text(json.dumps({"auto_map": {"AutoConfig": "x.Y"}}))
     (finding,) = check.model_files({"model": str(tmp_path)})
     assert finding.id == "remote-code-refused"
     assert check.model_files({"model": str(tmp_path), "trust-remote-code": True}) == []
 
 
+@pytest.mark.case("A23")
 def test_a_chat_template_over_the_models_own_is_a_warning(tmp_path: Path) -> None:
-    # A23
     flags: dict[str, t.Any] = {"model": str(tmp_path), "chat-template": "/other.jinja"}
     assert check.model_files(flags) == []
     (tmp_path / "chat_template.jinja").write_text("x")

@@ -21,7 +21,7 @@ def test_answers_with_sense(text: str) -> None:
     [
         ("", "empty"),
         (" \n ", "empty"),
-        ("\u0e1a#@ the the \ufffd\ufffd 5", "replacement"),  # A32
+        pytest.param("\u0e1a#@ the the \ufffd\ufffd 5", "replacement", id="A32"),
         ("5 " * 20, "repeats"),
         ("5" * 20, "repeats"),
         ("I like trains", "does not hold 5"),
@@ -34,7 +34,8 @@ def test_answers_without(text: str, words: str) -> None:
 @pytest.mark.parametrize(
     ("message", "text"),
     [
-        ({"content": "<think>x</think>4", "reasoning_content": None}, "<think>x</think>4"),  # A22: append_think
+        # append_think leaves the thinking in the content
+        pytest.param({"content": "<think>x</think>4", "reasoning_content": None}, "<think>x</think>4", id="A22"),
         ({"content": "4", "reasoning": "2+2"}, "2+2 4"),
         ({"content": None, "reasoning_content": "so 5"}, "so 5"),
     ],
