@@ -41,8 +41,14 @@ H200 = {"count": 16, "name": "NVIDIA H200", "memory_mib": 143771, "compute_cap":
 RTX = {"count": 8, "name": "NVIDIA RTX PRO 6000", "memory_mib": 97887, "compute_cap": "12.0", "link": "pcie"}
 
 
-def one(layout, config=MOE, gpus=H200, vllm_version="0.32.0", **options):
-    given = {"config": config, "gpus": gpus, "layouts": [layout], "vllm_version": vllm_version, **options}
+def one(layout, config=None, gpus=None, vllm_version="0.32.0", **options):
+    given = {
+        "config": config or MOE,
+        "gpus": gpus or H200,
+        "layouts": [layout],
+        "vllm_version": vllm_version,
+        **options,
+    }
     return layout_info(given)["layouts"][0]
 
 

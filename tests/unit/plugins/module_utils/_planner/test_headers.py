@@ -70,8 +70,8 @@ def write_shard(path, shapes):
         f.truncate(8 + len(text) + end)
 
 
-def snapshot(folder, shapes, config=CONFIG, shards=2):
-    (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
+def snapshot(folder, shapes, config=None, shards=2):
+    (folder / "config.json").write_text(json.dumps(config or CONFIG), encoding="utf-8")
     names = list(shapes)
     files = [f"model-{i + 1:05d}-of-{shards:05d}.safetensors" for i in range(shards)]
     for i, file in enumerate(files):
