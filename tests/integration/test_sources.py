@@ -113,6 +113,27 @@ def test_checksums_prove_a_plain_folder_without_the_hub(snapshot, hub, files, pl
     assert not hub.requests()
 
 
+@pytest.mark.parametrize("made_here", [True, False])
+def test_small_files_alone_can_be_copied_when_they_are_asked_for(snapshot, site, files, tmp_path, made_here) -> None:
+    small = {n: d for n, d in files.items() if n.endswith(".json")}
+    source = Snapshot(snapshot.hub, tmp_path / "small", snapshot.python)
+    options = {"allow_patterns": ["*.json"], "source_dir": str(source.dest)}
+    if made_here:
+        source(allow_patterns=["*.json"])
+    else:
+        source.dest.mkdir()
+        for name, data in small.items():
+            (source.dest / name).write_bytes(data)
+        options |= {"source_checksums": sums(small, tmp_path / "sums"), "revision": COMMIT}
+    result = bare(snapshot)(**options)
+    assert "no-weights" in ids(result)
+    assert snapshot.holds(small)
+    if not made_here:
+        del options["allow_patterns"]
+        result = snapshot.fails(**options, dest=str(tmp_path / "other"))
+        assert len(finding(result, "source-incomplete")["numbers"]["files"]) == 4
+
+
 @pytest.mark.parametrize("damage", ["unlisted", "absent", "flipped", "shard-unlisted-and-absent"])
 def test_checksums_must_name_everything_and_be_right(snapshot, files, plain, damage) -> None:
     bare(snapshot)

@@ -22,6 +22,7 @@ from .._findings import Finding, error, info
 from .._weights import manifest as manifests
 from .._weights.checks import RemoteFile
 from .._weights.checksums import read_checksums
+from .._weights.index import weight_map
 from .._weights.manifest import Manifest, Selection
 from .._weights.selection import Listing, choose, indices_among
 from .errors import Failure, ListingError
@@ -137,15 +138,26 @@ class FolderSource:
             self.require_fetchable(target.files.values())
         return listing
 
-    def _indices(self, names: t.Iterable[str]) -> dict[str, str]:
+    def _indices(self, names: t.Collection[str]) -> dict[str, str]:
+        """The texts of the indices; without those whose weights were left out on purpose, all of them."""
         out = {}
         for name in indices_among(names):
             try:
                 with open(os.path.join(self._folder, name), encoding="utf-8") as f:
-                    out[name] = f.read()
+                    text = f.read()
             except (OSError, UnicodeDecodeError) as e:
                 reason = e.strerror if isinstance(e, OSError) else "it is not UTF-8"
                 raise ModelopsError(f"{name} cannot be read in {self._folder}: {reason}.", "Mend it there.") from e
+            shards = set(weight_map(text, name).values())
+            absent = sorted(shards - set(names))
+            if not absent:
+                out[name] = text
+            elif len(absent) < len(shards) or not (self._manifest or self._request.selection.allow_patterns):
+                message = (
+                    f"source_dir {self._folder} lacks {len(absent)} of the {len(shards)} shards that {name} names: "
+                    f"{', '.join(absent[:5])}."
+                )
+                raise _refused("source-incomplete", message, "Complete the folder and its list of checksums.", absent)
         return out
 
     def _names(self) -> list[str]:
