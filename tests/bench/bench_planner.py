@@ -51,7 +51,8 @@ def table() -> None:
 
 def confidence(result: dict[str, Any]) -> str:
     choice = result["recommendation"]
-    return f"tie with {', '.join(choice['ties'])}" if choice["confidence"] == "tie" else choice["confidence"]
+    ties = [f"tie with {', '.join(choice['ties'])}"] if choice["ties"] else []
+    return ", ".join(([] if choice["confidence"] == "tie" else [choice["confidence"]]) + ties)
 
 
 def main() -> None:

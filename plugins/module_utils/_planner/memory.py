@@ -30,6 +30,9 @@ UTILIZATION_CHANGED: Version = (0, 20, 0)
 OVERHEAD_PLAN_GIB = 8.0
 OVERHEAD_LEAST_GIB = 2.5
 OVERHEAD_CPU_GIB = 1.0
+# How far the logs behind the estimate reach: two of the three had this many sequences, none more data parallel ranks.
+LOGGED_SEQUENCES = 256
+LOGGED_DATA_PARALLEL = 2
 
 # Bytes of one value in the KV cache. fp8_ds_mla and nvfp4_ds_mla are whole entries, see kv_bytes_per_token.
 KV_DTYPES: t.Mapping[str, float] = {
@@ -214,11 +217,12 @@ def default_utilization(version: Version | None) -> float:
     return 0.90 if version is not None and version < UTILIZATION_CHANGED else 0.92
 
 
-def overhead_range(gpus: Gpus, plan: float) -> tuple[float, float]:
-    """(least, most) bytes around the plan value: what was logged at the ends."""
+def overhead_range(shape: ModelShape, layout: Layout, gpus: Gpus, plan: float) -> tuple[float, float]:
+    """(least, most) bytes around the plan value: what was logged at the ends, or more where the estimate says so."""
     if gpus.is_cpu:
         return plan, plan
-    return min(plan, OVERHEAD_LEAST_GIB * GIB), max(plan, OVERHEAD_PLAN_GIB * GIB)
+    estimate = overhead_bytes(shape, layout, gpus, LOGGED_SEQUENCES)
+    return min(plan, OVERHEAD_LEAST_GIB * GIB), max(plan, estimate, OVERHEAD_PLAN_GIB * GIB)
 
 
 def overhead_bytes(shape: ModelShape, layout: Layout, gpus: Gpus, max_num_seqs: int | None) -> float:
@@ -227,7 +231,8 @@ def overhead_bytes(shape: ModelShape, layout: Layout, gpus: Gpus, max_num_seqs: 
     Without ``max_num_seqs`` the upper value that was logged. With it a model through the three logged points
     (M2.5: TP4 with 1024 sequences 8.1 GiB, TP2 with 256 2.5 GiB, DP2 with EP and 256 4.8 GiB): the expert
     activations of one batch of 8192 tokens of all DP ranks, and ten float32 rows of logits for each sequence
-    above 256, which the sampler sorts.
+    above 256, which the sampler sorts. Three points and three constants: a fit, not a proof, and with more DP ranks
+    than LOGGED_DATA_PARALLEL an extrapolation.
     """
     if gpus.is_cpu:
         return OVERHEAD_CPU_GIB * GIB
@@ -238,5 +243,5 @@ def overhead_bytes(shape: ModelShape, layout: Layout, gpus: Gpus, max_num_seqs: 
         tokens = 8192 * (layout.dp if layout.ep else 1)
         width = shape.hidden + 2 * shape.moe_intermediate / layout.moe_tp
         activations = 2.5 * tokens * (shape.experts_per_token or 8) * width * 2
-    logits = 10 * 4 * shape.vocab * max(0, max_num_seqs - 256)
+    logits = 10 * 4 * shape.vocab * max(0, max_num_seqs - LOGGED_SEQUENCES)
     return max(OVERHEAD_LEAST_GIB * GIB, 1.1 * GIB + activations + logits)

@@ -93,7 +93,7 @@ def _verdict(request: Request, layout: Layout) -> Verdict:
     if gpus is None or usable is None or verdict.weights is None:
         return replace(verdict, findings=tuple(findings))
     overhead = memory.overhead_bytes(shape, layout, gpus, request.max_num_seqs)
-    least, most = memory.overhead_range(gpus, overhead)
+    least, most = memory.overhead_range(shape, layout, gpus, overhead)
     free = usable * request.share - verdict.weights
     room = free - overhead
     tokens = None if verdict.kv_per_token is None else max(0, math.floor(room / verdict.kv_per_token))

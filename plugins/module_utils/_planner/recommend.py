@@ -10,6 +10,8 @@ import typing as t
 from dataclasses import dataclass
 
 from .cost import BANDWIDTH_GB_S, LOAD_SEQUENCES, TIE, Sized, score
+from .gpus import GIB
+from .memory import LOGGED_DATA_PARALLEL
 from .request import Request, Verdict
 
 # Warnings that make a layout second choice: it works, another works better.
@@ -74,7 +76,7 @@ def recommend(request: Request, good: t.Sequence[Verdict]) -> Choice:
         f"{_WHAT[request.objective]} among {len(pool)} of {len(good)} valid layouts",
         ties=tuple(v.layout.id for v in near if v is not best),
         ranking=tuple((id_, round(value / top, 3) if top else 0.0) for id_, value in ranked),
-        assumed=tuple(_assumed(request)),
+        assumed=tuple(_assumed(request, best)),
     )
 
 
@@ -97,7 +99,7 @@ def _scores(request: Request, pool: t.Sequence[Verdict]) -> dict[str, float] | N
     return scores
 
 
-def _assumed(request: Request) -> t.Iterator[str]:
+def _assumed(request: Request, best: Verdict) -> t.Iterator[str]:
     gpus = request.gpus
     if gpus is None or gpus.is_cpu:
         return
@@ -105,5 +107,10 @@ def _assumed(request: Request) -> t.Iterator[str]:
         yield "a usual memory bandwidth"
     if gpus.link is None and gpus.count > 1:
         yield "a usual link"
+    if request.shape.experts and best.layout.dp > LOGGED_DATA_PARALLEL and best.overhead and best.overheads:
+        yield (
+            f"an overhead of {best.overhead / GIB:.1f} GiB, which was logged for {LOGGED_DATA_PARALLEL} data parallel "
+            f"ranks and not for {best.layout.dp} (up to {best.overheads[1] / GIB:.1f} GiB)"
+        )
     if request.shape.hybrid:
         yield "a KV cache that every layer keeps whole"

@@ -141,6 +141,6 @@ def _on_choice(choice: Choice) -> t.Iterator[Finding]:
         yield info(
             "recommendation-confidence",
             f"The recommendation assumes {' and '.join(choice.assumed)}.",
-            "Give name and link of the GPUs as gpu_info shows them, or measure.",
+            "Give name and link of the GPUs as gpu_info shows them where they are missing, and measure.",
             assumed=list(choice.assumed),
         )

@@ -121,6 +121,18 @@ def test_overhead_is_a_range_around_the_plan():
     assert one("tp1", gpus=cpu)["overhead_gib_range"] == [1.0, 1.0]
 
 
+def test_many_data_parallel_ranks_may_take_more_than_the_plan():
+    # All ranks' tokens meet at the experts: 2.5 x 65536 tokens x 8 experts x 6144 values of two bytes, and 1.1 GiB.
+    got = one("tp1-dp8-ep", gpus=H200)
+    assert got["overhead_gib_per_gpu"] == 8.0
+    assert got["overhead_gib_range"] == [2.5, 16.1]
+    assert got["kv_tokens_range"][0] == pytest.approx(
+        one("tp1-dp8-ep", gpus=H200, max_num_seqs=256)["kv_tokens"], rel=1e-4
+    )
+    told = next(f for f in plan(layouts=["tp1-dp8-ep"])["findings"] if f["id"] == "recommendation-confidence")
+    assert "logged for 2 data parallel ranks and not for 8 (up to 16.1 GiB)" in told["message"]
+
+
 def test_utilization_default_follows_the_version():
     old, new = (one("tp4", vllm_version=v)["kv_tokens"] for v in ("0.19.1", "0.26.0"))
     assert new - old == pytest.approx(0.02 * 94.97 * 2**30 / 63488, rel=0.01)
@@ -214,6 +226,8 @@ def test_the_ranking_is_a_part_of_the_best_score():
         ({"objective": "capacity"}, "tie"),
         ({"layouts": ["tp8-ep"]}, "clear"),
         ({"layouts": ["tp8"]}, "none"),
+        ({"layouts": ["tp4-dp2-ep"]}, "clear"),
+        ({"layouts": ["tp1-dp8-ep"]}, "low"),
         ({"gpus": {**RTX, "name": "NVIDIA Something"}}, "low"),
         ({"gpus": {**RTX, "link": None}}, "low"),
         ({"config": MODELS["openai/gpt-oss-120b"]}, "low"),
