@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -64,7 +65,9 @@ class Gate:
     def judge(self, question: Question) -> Verdict:
         """All findings at once. Raises ModelopsError when the installed vLLM cannot be asked at all."""
         merged, findings = merge(question.managed, question.profile, question.user)
-        findings += old_version(self.version, question.min_version) + exposure(question) + model_files(merged)
+        own = self.cli.model_types() if self.cli else frozenset()
+        findings += old_version(self.version, question.min_version) + exposure(question)
+        findings += model_files(merged, own) + speculation(merged)
         if self.cli is None:
             findings.append(
                 info("vllm-not-asked", "vLLM is not installed here yet: its flags were not checked.", "Run for real.")
@@ -167,11 +170,17 @@ def exposure(question: Question) -> list[Finding]:
     ]
 
 
-def model_files(flags: Flags) -> list[Finding]:
-    """Own code and own chat template of the snapshot, as far as it is there."""
+def model_files(flags: Flags, own: t.Container[str] = frozenset()) -> list[Finding]:
+    """Own code and own chat template of the snapshot, as far as it is there.
+
+    ``own`` are the model types that the installed libraries have classes for: a config.json of one of them needs no
+    code, though it names some (MiniMax-M2.5 does).
+    """
     model = str(flags.get("model", ""))
     findings: list[Finding] = []
-    coded = [name for name in ("config.json", "tokenizer_config.json") if _json(model, name).get("auto_map")]
+    config = _json(model, "config.json")
+    coded = ["config.json"] if config.get("auto_map") and config.get("model_type") not in own else []
+    coded += ["tokenizer_config.json"] if _json(model, "tokenizer_config.json").get("auto_map") else []
     if coded and flags.get("trust-remote-code") is not True:
         findings.append(
             error(
@@ -188,6 +197,45 @@ def model_files(flags: Flags) -> list[Finding]:
                 f"chat-template {flags['chat-template']} replaces the chat_template.jinja of the model; the tool parser"
                 " expects the tags of the model's own one.",
                 "Leave chat-template out.",
+            )
+        )
+    return findings
+
+
+# Draft tokens of multi-token prediction that pay off, by model_type. GLM-4.6: the second is almost never accepted, and
+# tool calls failed with it (vllm#25993); the recipe of GLM-4.7 has one too.
+_MTP_TOKENS = {"glm4_moe": 1}
+
+
+def speculation(flags: Flags) -> list[Finding]:
+    """Multi-token prediction where it is known to harm."""
+    model_type = _json(str(flags.get("model", "")), "config.json").get("model_type")
+    said = flags.get("speculative-config")
+    if isinstance(said, str):
+        with contextlib.suppress(ValueError):
+            said = json.loads(said)
+    most = _MTP_TOKENS.get(str(model_type))
+    if most is None or not isinstance(said, dict) or "mtp" not in str(said.get("method", "mtp")):
+        return []
+    findings: list[Finding] = []
+    tokens = said.get("num_speculative_tokens", most)
+    if isinstance(tokens, int) and tokens > most:
+        findings.append(
+            warning(
+                "speculative-tokens",
+                f"speculative-config asks for {tokens} draft tokens; of {model_type} more than {most} are almost never"
+                " accepted and cost time.",
+                f"Set num_speculative_tokens to {most}, and measure.",
+                tokens=tokens,
+                most=most,
+            )
+        )
+    if flags.get("enable-auto-tool-choice") is True:
+        findings.append(
+            warning(
+                "speculative-tools",
+                f"Tool calls of {model_type} were seen to fail with multi-token prediction on.",
+                "Leave speculative-config out where tools are used, or test them.",
             )
         )
     return findings

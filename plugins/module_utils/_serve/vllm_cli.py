@@ -10,6 +10,7 @@ torch first; :mod:`acceptance` remembers their result.
 
 from __future__ import annotations
 
+import glob
 import json
 import os
 import re
@@ -88,6 +89,20 @@ class Cli:
                 "The vLLM installation is broken: reinstall it into an empty venv, or correct serve_vllm_bin.",
             )
         return found[0]
+
+    def model_types(self) -> frozenset[str]:
+        """The values of model_type for which the installed transformers has classes of its own.
+
+        It takes them, whatever code a repository names beside them, so that code is not needed. Source: transformers
+        5.19, dynamic_module_utils.resolve_trust_remote_code, and one folder a model below transformers/models.
+        """
+        if not self.python:
+            return frozenset()
+        prefix = os.path.dirname(os.path.dirname(self.python))
+        found = glob.glob(
+            os.path.join(glob.escape(prefix), "lib*/python3*/site-packages/transformers/models/*/__init__.py")
+        )
+        return frozenset(os.path.basename(os.path.dirname(path)) for path in found)
 
     def help_text(self) -> str:
         """``vllm serve --help=all``"""

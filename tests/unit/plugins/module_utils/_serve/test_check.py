@@ -27,6 +27,9 @@ class FakeCli:
         self._said = said
         self.asked: list[str] = []
 
+    def model_types(self) -> frozenset[str]:
+        return frozenset({"minimax_m2"})
+
     def help_text(self) -> str:
         self.asked.append("help")
         return self._help
@@ -161,6 +164,49 @@ def test_code_of_the_repository_is_an_error_until_it_is_asked_for(tmp_path: Path
     (finding,) = check.model_files({"model": str(tmp_path)})
     assert finding.id == "remote-code-refused"
     assert check.model_files({"model": str(tmp_path), "trust-remote-code": True}) == []
+
+
+def test_code_that_the_installed_libraries_make_needless_is_no_error(tmp_path: Path) -> None:
+    # As MiniMax-M2.5 is published; a tokenizer with code of its own is another matter.
+    config = {"model_type": "minimax_m2", "auto_map": {"AutoConfig": "x.Y"}}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    flags: dict[str, t.Any] = {"model": str(tmp_path)}
+    assert check.model_files(flags, {"minimax_m2"}) == []
+    assert [f.id for f in check.model_files(flags, {"minimax"})] == ["remote-code-refused"]
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"auto_map": {"AutoTokenizer": "x.Y"}}))
+    (finding,) = check.model_files(flags, {"minimax_m2"})
+    assert finding.message.startswith("tokenizer_config.json of ")
+
+
+@pytest.mark.case("A25")
+@pytest.mark.parametrize(
+    ("model_type", "config", "tools", "expected"),
+    [
+        ("glm4_moe", {"method": "mtp", "num_speculative_tokens": 2}, False, ["speculative-tokens"]),
+        (
+            "glm4_moe",
+            '{"method": "mtp", "num_speculative_tokens": 2}',
+            True,
+            ["speculative-tokens", "speculative-tools"],
+        ),
+        ("glm4_moe", {"method": "mtp", "num_speculative_tokens": 1}, True, ["speculative-tools"]),
+        ("glm4_moe", {"method": "mtp", "num_speculative_tokens": 1}, False, []),
+        ("glm4_moe", {"method": "ngram", "num_speculative_tokens": 4}, True, []),
+        ("glm4_moe", None, True, []),
+        ("glm4_moe", "no json", True, []),
+        ("deepseek_v3", {"method": "mtp", "num_speculative_tokens": 3}, True, []),
+    ],
+)
+def test_multi_token_prediction_is_a_warning_where_it_harms(
+    tmp_path: Path, model_type: str, config: object, tools: bool, expected: list[str]
+) -> None:
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": model_type}))
+    flags: dict[str, t.Any] = {"model": str(tmp_path), "enable-auto-tool-choice": tools}
+    if config is not None:
+        flags["speculative-config"] = config
+    found = check.speculation(flags)
+    assert [f.id for f in found] == expected
+    assert all(f.severity == "warning" for f in found)
 
 
 @pytest.mark.case("A23")

@@ -50,6 +50,26 @@ def test_the_python_of_a_console_script_is_found(script: str, tmp_path: Path) ->
     assert interpreter(str(tmp_path / "absent")) == ""
 
 
+def test_the_models_of_the_installed_transformers_are_its_folders(tmp_path: Path) -> None:
+    # A name with brackets must not be taken for a pattern.
+    venv = tmp_path / "vllm [1]"
+    models = venv / "lib" / "python3.12" / "site-packages" / "transformers" / "models"
+    for name in ("minimax_m2", "qwen3"):
+        (models / name).mkdir(parents=True)
+        (models / name / "__init__.py").touch()
+    (models / "auto.py").touch()
+    (venv / "bin").mkdir()
+    for name, text in (("python3", "#!/bin/sh\n"), ("vllm", f"#!{venv}/bin/python3\n")):
+        (venv / "bin" / name).write_text(text)
+        (venv / "bin" / name).chmod(0o755)
+    cli = Cli(str(venv / "bin" / "vllm"), Recorder(), "/tmp/h")
+    # A first line cannot hold a path with a space: such an installation has a shell in front of its Python.
+    assert cli.python == ""
+    assert cli.model_types() == frozenset()
+    cli.python = str(venv / "bin" / "python3")
+    assert cli.model_types() == {"minimax_m2", "qwen3"}
+
+
 def test_the_version_is_read_from_the_metadata(script: str) -> None:
     run = Recorder((0, "0.32.0+cpu\n", ""))
     assert Cli(script, run, "/tmp/h").version() == "0.32.0+cpu"
