@@ -201,7 +201,8 @@ def room_of(gib):
     return gpus(1, "cpu", round((gib + used) * 1024), None)
 
 
-def test_a19_what_would_fit():
+@pytest.mark.case("A19")
+def test_the_length_that_would_fit_is_told():
     result = plan(UNIFORM, room_of(9.97), ["tp1"], max_model_len=1048576, gpu_memory_utilization=1.0)
     layout = result["layouts"][0]
     assert layout["kv_bytes_per_token"] * 1048576 == 24 << 30
@@ -209,7 +210,8 @@ def test_a19_what_would_fit():
     assert str(layout["max_model_len_fit"]) in errors(result)["kv-room"]["remedy"]
 
 
-def test_a19_layers_with_a_window_make_it_an_estimate_that_does_not_block():
+@pytest.mark.case("A19")
+def test_layers_with_a_window_make_it_an_estimate_that_does_not_block():
     windows = {**UNIFORM, "sliding_window": 4096, "layer_types": ["full_attention", "sliding_attention"] * 24}
     result = plan(windows, room_of(9.97), ["tp1"], max_model_len=1048576, gpu_memory_utilization=1.0)
     assert result["layouts"][0]["valid"] is True
