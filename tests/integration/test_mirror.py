@@ -22,6 +22,7 @@ from ansible_collections.modelops.vllm.plugins.module_utils._weights.manifest im
 from hub_testing import REPO, Snapshot, every_client, flip, ids
 from loopback_hub import Hub
 
+ROOT = Path(__file__).parents[2]
 TOKEN = "0neT1meT0kenOfThisTest"
 NOWHERE = "http://127.0.0.1:9"
 
@@ -172,3 +173,42 @@ def test_another_repository_is_not_to_be_had(first: Snapshot, second: Snapshot) 
         result = second.fails(endpoint=url, repo_id="org/other", revision=commit(first), token=TOKEN)
     assert "repo-not-found" in ids(result)
     assert f"This mirror has {REPO} only" in result["msg"]
+
+
+def compared(first: Snapshot, folder: Path, **changes: t.Any) -> subprocess.CompletedProcess[str]:
+    """The end of the role's way from the first node: what is here, against the hashes that the controller knows."""
+    found = load(str(first.dest))
+    assert found
+    checksums = {name: record.sha256 for name, record in found.files.items()} | changes
+    facts = {
+        "weights_result": {"manifest": str(first.dest / ".modelops" / "manifest.json")},
+        "_weights_mirror": {"url": "http://10.0.0.1:8791", "checksums": {n: c for n, c in checksums.items() if c}},
+        "weights_dest": str(first.dest),
+    }
+    task = {"ansible.builtin.include_role": {"name": "modelops.vllm.weights", "tasks_from": "compare"}, "vars": facts}
+    play = [{"hosts": "localhost", "gather_facts": False, "tasks": [{"name": "Compare", **task}]}]
+    (folder / "play.yml").write_text(json.dumps(play))
+    return subprocess.run(
+        [str(Path(sys.executable).parent / "ansible-playbook"), str(folder / "play.yml")],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=ROOT,
+        env={**os.environ, "ANSIBLE_LOCALHOST_WARNING": "false", "LC_ALL": "C.UTF-8", "ANSIBLE_NOCOLOR": "1"},
+    )
+
+
+def test_the_proof_stands_when_the_controller_knows_the_same_hashes(first: Snapshot, tmp_path: Path) -> None:
+    run = compared(first, tmp_path)
+    assert run.returncode == 0, run.stdout
+    assert "changed=0" in run.stdout
+    assert first.info()["complete"]
+
+
+@pytest.mark.parametrize("name", ["config.json", "nothing.json", "model.safetensors.index.json"])
+def test_the_proof_is_taken_back_when_they_differ(first: Snapshot, tmp_path: Path, name: str) -> None:
+    other = {"config.json": "0" * 64, "nothing.json": "0" * 64, "model.safetensors.index.json": None}
+    run = compared(first, tmp_path, **{name: other[name]})
+    assert run.returncode == 2
+    assert "somebody else answered there" in " ".join(run.stdout.split() + run.stderr.split())
+    assert load(str(first.dest)) is None
