@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 import pytest
-from hub_testing import REPO, Snapshot, every_client, finding, flip, ids, tree
+from hub_testing import REPO, Snapshot, every_client, finding, ids, tree
 from loopback_hub import Hub
 from loopback_repo import Entry
 from tiny_files import HTML, model, safetensors, shard_name
@@ -274,27 +274,6 @@ def _process(snapshot: Snapshot, **options: object) -> subprocess.Popen[str]:
     run.stdin.close()
     run.stdin = None
     return run
-
-
-@every_client
-def test_killed_at_any_moment_the_next_run_mends_it(snapshot, hub) -> None:
-    content = model(6, size=60_000)
-    hub.commit(REPO, content)
-    snapshot()
-    for i in range(5):
-        (snapshot.dest / shard_name(i, 6)).unlink(missing_ok=True)
-        flip(snapshot.dest / shard_name(5, 6))
-        hub.fault("/cdn/", "slow", bps=200_000, times=6)
-        run = _process(snapshot)
-        time.sleep(0.45 + 0.12 * i)
-        run.send_signal(signal.SIGKILL)
-        run.communicate()
-        hub.clear()
-        if snapshot.info()["complete"]:
-            assert snapshot.holds(content)
-    assert snapshot()["shards"]["present"] == 6
-    assert snapshot.holds(content)
-    assert sorted(p.name for p in (snapshot.dest / ".modelops").iterdir()) == ["manifest.json"]
 
 
 def test_no_worker_outlives_the_module(snapshot, hub, files) -> None:
