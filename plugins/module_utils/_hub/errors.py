@@ -80,7 +80,7 @@ class Rule:
 _RULES = (
     Rule(
         "gated",
-        "The repository {repo} is gated, and {token} does not give access to it",
+        "The repository {repo} is gated, and cannot be read with {token}",
         "Accept the licence on the model's page with the account of the token; a fine-grained token also needs the "
         "permission to read gated repositories.",
         classes=frozenset({"GatedRepoError"}),
@@ -106,7 +106,7 @@ _RULES = (
     ),
     Rule(
         "repo-not-found",
-        "The repository {repo} does not exist at {endpoint}, or it is private and {token} does not give access to it",
+        "The repository {repo} does not exist at {endpoint}, or it is private and cannot be read with {token}",
         "Check the spelling of repo_id; for a private repository give a token of an account that can read it.",
         classes=frozenset({"RepositoryNotFoundError"}),
     ),
