@@ -124,10 +124,9 @@ def test_a_test_of_peer_access_that_hangs_is_a_broken_one(host: t.Any) -> None:
     options = {"preflight_p2p_test": "true", "preflight_p2p_timeout": "2", "preflight_vllm_bin": "/root/venv/bin/vllm"}
     status, output = preflight("preflight-gpu", **options)
     assert status != 0
-    assert (
-        "ERROR p2p-broken: An all-reduce of two ranks between GPU 0 and GPU 4 failed: it did not end in 2 s." in output
-    )
-    assert host.run("pgrep -f 'sleep 300'").stdout == ""
+    assert "ERROR p2p-broken: An all-reduce of two ranks between GPU 0 and GPU 4 failed" in output
+    assert "it did not end in 2 s" in output
+    assert host.run("pgrep -f '[s]leep 300'").stdout == ""
 
 
 def test_several_nodes_and_a_name_that_leads_to_loopback(host: t.Any) -> None:
@@ -152,6 +151,6 @@ def test_an_old_python_is_told_before_any_module_runs(host: t.Any) -> None:
 
 
 def test_check_mode_says_the_same_and_changes_nothing() -> None:
-    status, output = preflight("preflight-gpu", "--check", "--diff", preflight_report_file="")
+    status, output = preflight("preflight-gpu", "--check", "--diff")
     assert status == 0, output
     assert "changed=0" in output

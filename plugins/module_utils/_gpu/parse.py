@@ -19,6 +19,8 @@ _BUS_ID = re.compile(r"[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-
 _VIRTUAL = re.compile(r"(^GRID |-\d+[ABCQ]$| MIG )")
 # The addressing mode says whether the driver maps host memory by heterogeneous memory management.
 _HMM = {"hmm": True, "ats": False, "none": False}
+# What GB10 shows for its memory. "[Unknown Error]" is a GPU whose memory could not be asked for.
+_NO_OWN_MEMORY = ("[N/A]", "N/A", "[Not Supported]")
 _UNKNOWN_FIELD = re.compile(r'Field "([^"]+)" is not a valid field to query')
 
 # Query fields and the key and type of each in a GPU.
@@ -89,10 +91,12 @@ def parse_gpus(text: str, fields: t.Sequence[str] | None = None) -> list[dict[st
         gpu.update({FIELDS[f][0]: typed(c, FIELDS[f][1]) for f, c in zip(fields, row, strict=True) if f in FIELDS})
         if ("index" in fields and gpu["index"] is None) or gpu["name"] is None:
             continue
-        gpu["hmm"] = _HMM.get(dict(zip(fields, row, strict=True)).get("addressing_mode", "").lower())
+        shown = dict(zip(fields, row, strict=True))
+        gpu["hmm"] = _HMM.get(shown.get("addressing_mode", "").lower())
         gpu["mig"] = bool(gpu["mig"])
         gpu["virtual"] = bool(_VIRTUAL.search(gpu["name"]))
-        gpu["unified_memory"] = False
+        own_memory = gpu["virtual"] or gpu["mig"] or shown.get("memory.total") not in _NO_OWN_MEMORY
+        gpu["unified_memory"] = not own_memory
         gpu["memory_source"] = "nvidia-smi" if gpu["memory_mib"] is not None else None
         gpus.append(gpu)
     return gpus
@@ -120,12 +124,11 @@ def share_host_memory(gpus: list[dict[str, t.Any]], meminfo: str) -> None:
     """Fill in the memory of GPUs that have none of their own (GB10): it is that of the host."""
     total, available = parse_meminfo(meminfo)
     for gpu in gpus:
-        if gpu["memory_mib"] is None and total is not None and not gpu["virtual"] and not gpu["mig"]:
+        if gpu["unified_memory"] and total is not None:
             gpu.update(
                 memory_mib=total,
                 memory_free_mib=available,
                 memory_used_mib=None if available is None else total - available,
-                unified_memory=True,
                 memory_source="/proc/meminfo",
             )
 

@@ -94,6 +94,13 @@ def test_e01_unified_memory_is_that_of_the_host():
     assert gpus[0]["memory_free_mib"] / 1024 == pytest.approx(114.4, abs=0.05)
 
 
+@pytest.mark.parametrize("shown", ["[Unknown Error]", "[Insufficient Permissions]", "[GPU is lost]"])
+def test_memory_that_cannot_be_asked_for_is_not_that_of_the_host(shown):
+    gpus = parse.parse_gpus(f"index, name, memory.total [MiB]\n0, NVIDIA H200, {shown}\n")
+    parse.share_host_memory(gpus, "MemTotal: 127600000 kB\nMemAvailable: 120000000 kB")
+    assert (gpus[0]["memory_mib"], gpus[0]["memory_source"], gpus[0]["unified_memory"]) == (None, None, False)
+
+
 def test_memory_of_its_own_is_never_replaced(load_fixture):
     gpus = parse.parse_gpus(load_fixture("nvidia-smi/h200x2/smi_query.csv"))
     parse.share_host_memory(gpus, "MemTotal: 1000 kB")
