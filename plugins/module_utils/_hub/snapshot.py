@@ -86,8 +86,8 @@ class _Run:
         self._under_lock(target)
 
     def _under_lock(self, target: Target) -> None:
-        new, books = not os.path.isdir(self.dest), os.path.join(self.dest, FOLDER)
-        make_folders(self.dest, FOLDER)
+        books = os.path.join(self.dest, FOLDER)
+        made = make_folders(self.dest, FOLDER)
         try:
             with locked(os.path.join(books, "lock"), self.request.lock_timeout) as lock:
                 found = manifests.load(self.dest)
@@ -99,9 +99,8 @@ class _Run:
         finally:
             # A run that was refused leaves nothing behind; folders with something in them stay.
             with contextlib.suppress(OSError):
-                os.rmdir(books)
-                if new:
-                    os.rmdir(self.dest)
+                for folder in made or [books]:
+                    os.rmdir(folder)
 
     def _run_id(self) -> str:
         """What tells this run from others: Ansible's temporary folder of the task, which the action plugin knows."""

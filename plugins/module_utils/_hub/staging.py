@@ -105,14 +105,21 @@ class Staging:
             os.unlink(os.path.join(self.base, _JOB))
 
 
-def make_folders(dest: str, below: str = "") -> None:
-    """Make a destination and folders below it, readable by all; folders that exist keep their mode."""
-    path = dest
-    for part in ["", *(p for p in below.split("/") if p)]:
-        path = os.path.join(path, part) if part else path
-        if not os.path.isdir(path):
-            os.makedirs(path)
-            os.chmod(path, 0o755)
+def make_folders(dest: str, below: str = "") -> list[str]:
+    """Make a destination, its parents and folders below it, readable by all whatever the umask.
+
+    Returns the folders that were made, the innermost first; those that exist keep their mode.
+    """
+    missing = []
+    path = os.path.join(dest, below) if below else dest
+    while not os.path.isdir(path):
+        missing.append(path)
+        path = os.path.dirname(path)
+    for folder in reversed(missing):
+        with contextlib.suppress(FileExistsError):  # another run makes the same parents at this moment
+            os.mkdir(folder)
+            os.chmod(folder, 0o755)
+    return missing
 
 
 def unfinished(dest: str) -> dict[str, str]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import http.client
 import os
-import re
 import time
 import typing as t
 import urllib.error
@@ -16,6 +15,7 @@ import urllib.parse
 from dataclasses import dataclass
 
 from .errors import Chain
+from .worker import wait_of
 
 _HOPS = 5
 _REDIRECTS = {301, 302, 303, 307, 308}
@@ -170,13 +170,7 @@ def _refusal(method: str, url: str, status: int, reason: str, headers: t.Mapping
     if not name and status == 401 and "invalid" not in said.lower():
         name = "RepositoryNotFoundError"  # the Hub hides private repositories like this
     text = f"{status} {reason} for {method} {url}{': ' if said else ''}{said}"
-    return _link([*([name] if name else []), "HTTPError"], text, status, _wait(headers))
-
-
-def _wait(headers: t.Mapping[str, str]) -> str | None:
-    """Seconds to wait by Retry-After, or by the t= of RateLimit (draft-ietf-httpapi-ratelimit-headers)."""
-    reset = re.search(r"\bt=(\d+)", headers.get("ratelimit", ""))
-    return headers.get("retry-after") or (reset[1] if reset else None)
+    return _link([*([name] if name else []), "HTTPError"], text, status, wait_of(headers))
 
 
 def _broken(error: BaseException, url: str) -> Chain:

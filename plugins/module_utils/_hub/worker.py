@@ -21,6 +21,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import re
 import sys
 import threading
 import typing as t
@@ -37,6 +38,15 @@ def emit(out: t.TextIO, event: str, **fields: t.Any) -> None:
         out.flush()
 
 
+def wait_of(headers: t.Mapping[str, str]) -> str | None:
+    """Seconds to wait by Retry-After, or by the t= of RateLimit (draft-ietf-httpapi-ratelimit-headers).
+
+    Names in small letters, or a mapping to which case does not matter.
+    """
+    reset = re.search(r"\bt=(\d+)", headers.get("ratelimit") or "")
+    return headers.get("retry-after") or (reset[1] if reset else None)
+
+
 def describe(exc: BaseException, secret: str = "") -> list[dict[str, t.Any]]:
     """An exception and its causes: class names, text, HTTP status, Retry-After, errno; the secret cut out."""
     chain: list[dict[str, t.Any]] = []
@@ -50,7 +60,7 @@ def describe(exc: BaseException, secret: str = "") -> list[dict[str, t.Any]]:
                 "classes": [c.__name__ for c in type(link).__mro__ if c not in (object, BaseException)],
                 "text": text.replace(secret, "***") if secret else text,
                 "status": getattr(response, "status_code", None),
-                "retry_after": headers.get("Retry-After"),
+                "retry_after": wait_of(headers),
                 "errno": getattr(link, "errno", None),
             }
         )

@@ -14,6 +14,7 @@ import typing as t
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
+from .names import is_weight
 from .safetensors import HeaderError, tensor_names, text_instead
 
 Level = t.Literal["none", "header", "sha256"]
@@ -23,6 +24,9 @@ LEVELS: tuple[Level, ...] = ("none", "header", "sha256")
 # hashlib releases the GIL for blocks of this size; larger ones were not faster. A memory map was (by a tenth), but a
 # disk that cannot read a block ends the process of who looks at it through a map.
 _BLOCK = 1 << 20
+
+# Tokenizers and the like are hashed at level header too, whichever hash the Hub has of them; weights are not.
+_SMALL = 64 << 20
 
 # A file with less than this part of its size on disk has holes. Only a hint: some file systems compress.
 _SPARSE = 0.9
@@ -157,7 +161,7 @@ def _compare(path: str, want: RemoteFile, level: Level, stamp: Stamp, listener: 
     if want.sha256 is None and want.blob_id is not None:
         found, blob_id = digests(path, stamp.size)
         right = blob_id == want.blob_id
-    elif level == "sha256" and want.sha256 is not None:
+    elif want.sha256 is not None and (level == "sha256" or (want.size <= _SMALL and not is_weight(want.name))):
         found = sha256(path, functools.partial(listener.read, want)) if listener else sha256(path)
         right = found == want.sha256
     else:

@@ -89,7 +89,7 @@ def tensor_names(path: str) -> frozenset[str]:
 def _parse(raw: bytes) -> dict[str, t.Any]:
     try:
         header = json.loads(raw) if raw[:1] == b"{" else None
-    except ValueError:
+    except (ValueError, RecursionError):
         header = None
     if not isinstance(header, dict):
         raise HeaderError("corrupt", "the header is not a JSON object")

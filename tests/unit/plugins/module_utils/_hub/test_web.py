@@ -69,20 +69,6 @@ def test_where_a_redirect_leads(location: str, target: str | None) -> None:
 
 
 @pytest.mark.parametrize(
-    ("headers", "wait"),
-    [
-        ({"retry-after": "7"}, "7"),
-        ({"ratelimit": '"api";r=0;t=55'}, "55"),
-        ({"retry-after": "7", "ratelimit": '"api";r=0;t=55'}, "7"),
-        ({"ratelimit": "limit"}, None),
-        ({}, None),
-    ],
-)
-def test_how_long_to_wait(headers: dict[str, str], wait: str | None) -> None:
-    assert web._wait(headers) == wait
-
-
-@pytest.mark.parametrize(
     ("status", "headers", "name"),
     [
         (403, {"x-error-code": "GatedRepo"}, "GatedRepoError"),

@@ -71,6 +71,13 @@ def test_small_files_are_proven_at_level_header_too(tmp_path: Path) -> None:
     assert check_file(str(tmp_path / "config.json"), want, "header").level == "sha256"
 
 
+@pytest.mark.parametrize(("name", "verdict"), [("tokenizer.json", "corrupt"), ("m.gguf", "ok")])
+def test_a_tokenizer_that_the_hub_keeps_as_lfs_is_small_too(tmp_path: Path, name: str, verdict: str) -> None:
+    data = b"GGUF" + bytes(96)
+    (tmp_path / name).write_bytes(data[:-1] + b"x")
+    assert check_file(str(tmp_path / name), remote(data, name), "header").verdict == verdict
+
+
 def test_what_is_no_file_is_not_taken_for_one(tmp_path: Path) -> None:
     (tmp_path / "m.safetensors").mkdir()
     assert check_file(str(tmp_path / "m.safetensors"), remote(WHOLE), "sha256").verdict == "corrupt"

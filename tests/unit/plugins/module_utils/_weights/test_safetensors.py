@@ -72,6 +72,7 @@ def test_a_padded_header_is_right(names) -> None:
         pytest.param(bytes(64), "corrupt", "JSON", id="zeros"),
         pytest.param(raw(b"[1]"), "corrupt", "JSON", id="list"),
         pytest.param(raw(b'{"a": '), "corrupt", "JSON", id="half-json"),
+        pytest.param(raw(b'{"a": ' * 100_000), "corrupt", "JSON", id="deep-json"),
         pytest.param(raw({"a": tensor("U8", [2], 1, 3)}, 3), "corrupt", "hole", id="hole"),
         pytest.param(
             raw({"a": tensor("U8", [2], 0, 2), "b": tensor("U8", [2], 1, 3)}, 3), "corrupt", "overlap", id="overlap"

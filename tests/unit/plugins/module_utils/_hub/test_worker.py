@@ -1,0 +1,44 @@
+# Copyright: (c) 2026, The modelops.vllm contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the worker tells of an exception; the rest of it is tested with real clients in tests/integration."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+from ansible_collections.modelops.vllm.plugins.module_utils._hub.worker import describe, wait_of
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({}, None),
+        ({"retry-after": "7"}, "7"),
+        ({"ratelimit": '"api";r=0;t=55'}, "55"),
+        ({"retry-after": "7", "ratelimit": '"api";r=0;t=55'}, "7"),
+        ({"ratelimit": '"api";r=0;start=55'}, None),
+    ],
+)
+@pytest.mark.case("rate-limit-429")
+def test_the_wait_is_what_the_hub_asks_for(headers: dict[str, str], seconds: str | None) -> None:
+    assert wait_of(headers) == seconds
+
+
+def test_causes_are_told_outermost_first_and_without_the_token() -> None:
+    class RefusedError(OSError):
+        response = SimpleNamespace(status_code=429, headers={"retry-after": "3"})
+
+    inner = ConnectionResetError(104, "reset by hf_secret")
+    try:
+        try:
+            raise inner
+        except OSError as e:
+            raise RefusedError("Bearer hf_secret was refused") from e
+    except RefusedError as e:
+        outer, cause = describe(e, "hf_secret")
+    assert outer["classes"][:2] == ["RefusedError", "OSError"]
+    assert (outer["text"], outer["status"], outer["retry_after"]) == ("Bearer *** was refused", 429, "3")
+    assert (cause["classes"][0], cause["errno"]) == ("ConnectionResetError", 104)
+    assert "hf_secret" not in cause["text"]
