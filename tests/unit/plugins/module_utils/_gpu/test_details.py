@@ -11,6 +11,7 @@ import pwd
 import pytest
 from ansible_collections.modelops.vllm.plugins.module_utils._gpu.details import parse_details
 from ansible_collections.modelops.vllm.plugins.module_utils._gpu.owners import merge
+from ansible_collections.modelops.vllm.plugins.module_utils._gpu.parse import parse_processes
 
 XML = """<nvidia_smi_log><gpu id="00000000:41:00.0">
 <mig_devices><mig_device><index>0</index></mig_device><mig_device><index>1</index></mig_device></mig_devices>
@@ -38,6 +39,23 @@ def test_a_real_capture(load_fixture):
         "mig_devices": 0,
     }
     assert processes == []
+
+
+def test_a_real_process_that_holds_memory(load_fixture):
+    # One H200, driver 580.159.04, while python3 -c 'torch.empty(2**30, device="cuda:0")' ran.
+    _details, processes = parse_details(load_fixture("nvidia-smi/h200x1/smi_q_busy.xml"))
+    apps = parse_processes(load_fixture("nvidia-smi/h200x1/compute_apps_busy.csv"))
+    uuid = "GPU-82850aa4-3af6-fd28-dd8b-551dd47c0a48"
+    assert [(p["pid"], p["gpu_uuid"], p["used_memory_mib"]) for p in apps] == [(553, uuid, 4614)]
+    gpu = {"index": 0, "uuid": uuid, "bus_id": "00000000:00:06.0"}
+    (held,) = merge(apps, processes, [gpu], proc="/nonexistent")
+    assert (held["pid"], held["kind"], held["name"], held["gpu_index"], held["used_memory_mib"]) == (
+        553,
+        "C",
+        "python3",
+        0,
+        4614,
+    )
 
 
 def test_what_an_old_driver_does_not_say_is_nothing():
