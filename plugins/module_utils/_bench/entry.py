@@ -13,6 +13,7 @@ from .._errors import ModelopsError, NotBuiltError
 from . import api, points, run, storage
 from .command import Target
 from .identity import redact
+from .measure import Options
 from .page import render
 from .report import Report, build, markdown, text_table
 
@@ -53,7 +54,7 @@ def redactor(api_key: str | None) -> t.Callable[[str], str]:
     return lambda text: redact(text, [api_key])
 
 
-def bench_options(params: t.Mapping[str, t.Any]) -> run.Options:
+def bench_options(params: t.Mapping[str, t.Any]) -> Options:
     """The parameters of ``vllm_bench``, checked as far as that goes without a server. Raises ModelopsError."""
     if params["engine"] in ("aiperf", "builtin"):
         raise NotBuiltError(f"The benchmark engine {params['engine']}", "Use auto, python or rust.")
@@ -65,7 +66,7 @@ def bench_options(params: t.Mapping[str, t.Any]) -> run.Options:
             raise ModelopsError(f"{name} is empty.", f"Set {name}.")
     url = api.normalise_url(params["url"])
     loads = params["points"] if params["points"] is not None else [{"concurrency": c} for c in params["concurrency"]]
-    return run.Options(
+    return Options(
         server=api.Server(url, params["api_key"] or None),
         target=Target(url, params["model"], params["tokenizer"], params["trust_remote_code"]),
         points=points.make_points(loads, {key: params[key] for key in ("input_len", "output_len", "num_prompts")}),
@@ -81,14 +82,14 @@ def bench_options(params: t.Mapping[str, t.Any]) -> run.Options:
     )
 
 
-def planned(options: run.Options) -> dict[str, t.Any]:
+def planned(options: Options) -> dict[str, t.Any]:
     """What check mode returns: the points, and nothing that only a measurement can tell."""
     schedule = points.schedule(options.points, options.repeats, options.seed or 0)
     plan = [{"point": m.point.as_dict(), "repeat": m.repeat} for m in schedule]
     return {"points": plan, "valid": True, "findings": [], "results_file": "", "engine": "", "vllm_version": ""}
 
 
-def measured(options: run.Options) -> dict[str, t.Any]:
+def measured(options: Options) -> dict[str, t.Any]:
     """Run the benchmark and return its outcome."""
     outcome = run.run(options)
     return {

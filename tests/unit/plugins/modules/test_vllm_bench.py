@@ -215,7 +215,9 @@ class TestMeasuring:
     def test_a_busy_server_is_not_measured(
         self, run_module: RunModule, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("ansible_collections.modelops.vllm.plugins.module_utils._bench.run._IDLE_TIMEOUT_S", 0.3)
+        monkeypatch.setattr(
+            "ansible_collections.modelops.vllm.plugins.module_utils._bench.measure._IDLE_TIMEOUT_S", 0.3
+        )
         with MockOpenAI(busy=2) as mock:
             result = run_module("vllm_bench", params(tmp_path, mock.url))
             assert len(mock.counters.prompts) == BEFORE_LOAD

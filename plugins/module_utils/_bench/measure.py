@@ -1,0 +1,252 @@
+# Copyright: (c) 2026, The modelops.vllm contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE: this file is an implementation detail of modelops.vllm and may change without notice.
+"""One measurement against a server that is up: warm-up, load, verdict; the result is one record."""
+
+from __future__ import annotations
+
+import os
+import random
+import string
+import tempfile
+import threading
+import time
+import typing as t
+from dataclasses import dataclass, field
+
+from .._errors import ModelopsError
+from .._findings import Finding, as_dicts, error, has_errors
+from . import api, command, engine, points, prometheus, storage
+from .evaluate import evaluate
+from .identity import redact, scrub
+from .points import Measurement, Point
+
+# A warm-up needs its prompt's length and a few decode steps, not the whole output.
+_WARMUP_TOKENS: t.Final = 128
+
+# How long the server may take to finish what it has before a point, and to count what it finished after it.
+_IDLE_TIMEOUT_S: t.Final = 15.0
+
+_LOG_TAIL: t.Final = 15
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the user asked for, checked before anything is sent."""
+
+    server: api.Server
+    target: command.Target
+    points: list[Point]
+    repeats: int
+    vllm: str
+    engine: str
+    results_dir: str
+    timeout: float
+    max_failures: int = 0
+    gpus: int | None = None
+    seed: int | None = None
+    identity: t.Mapping[str, t.Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What the server said about itself, and what its first answer taught."""
+
+    max_model_len: int | None
+    version: str | None
+    characters_per_token: float
+    tokens_per_event: float
+
+
+@dataclass(frozen=True)
+class Job:
+    """What all measurements of a run share."""
+
+    options: Options
+    client: engine.Client
+    facts: Facts
+    run_dir: str
+
+
+def random_text(rng: random.Random, characters: int) -> str:
+    """Random letters: nobody has sent them before, and each token takes at least one of them."""
+    return "".join(rng.choices(string.ascii_letters, k=max(1, characters)))
+
+
+def take_sample(server: api.Server) -> prometheus.Sample | None:
+    status, text = api.get(server, "/metrics")
+    return prometheus.parse(text) if status == 200 else None
+
+
+def _settle(server: api.Server) -> prometheus.Sample | None:
+    """The counters once the server has nothing to do, or after a while all the same; None when it has none."""
+    deadline = time.monotonic() + _IDLE_TIMEOUT_S
+    sample = take_sample(server)
+    while sample is not None and sample.busy and time.monotonic() < deadline:
+        time.sleep(0.25)
+        sample = take_sample(server)
+    return sample
+
+
+def measure(job: Job, measurement: Measurement) -> dict[str, t.Any]:
+    """One record, without what is the same for the whole run."""
+    point = measurement.point
+    record: dict[str, t.Any] = {
+        "point": point.as_dict(),
+        "repeat": measurement.repeat,
+        "seed": measurement.seed,
+        "started_unix": round(time.time(), 3),
+        "metrics": None,
+        "server": None,
+        "client": None,
+        "raw": None,
+    }
+    findings = _fits(point, job.facts)
+    if not findings:
+        findings, tokens_per_event = _warm_up(job, measurement)
+    if not findings:
+        before = _settle(job.options.server)
+        findings = _idle(before) or _load(job, measurement, before, tokens_per_event, record)
+    record.update(
+        ended_unix=round(time.time(), 3),
+        findings=as_dicts(findings),
+        valid=record["metrics"] is not None and not has_errors(findings),
+    )
+    return record
+
+
+def _fits(point: Point, facts: Facts) -> list[Finding]:
+    """Refuse a load that the server or this host cannot take."""
+    excess = points.context_excess(point, facts.max_model_len)
+    if excess:
+        return [
+            error(
+                "context-too-long",
+                f"{point.input_len} input and {point.output_len} output tokens are {excess} more than the server's "
+                f"max_model_len of {facts.max_model_len}.",
+                "Use shorter lengths, or serve with a larger max_model_len.",
+                input_len=point.input_len,
+                output_len=point.output_len,
+                max_model_len=facts.max_model_len,
+            )
+        ]
+    try:
+        engine.raise_file_limit(point.concurrency)
+    except ModelopsError as e:
+        return [error("open-files-limit", e.message, e.remedy, concurrency=point.concurrency)]
+    return []
+
+
+def _idle(before: prometheus.Sample | None) -> list[Finding]:
+    if before is None or not before.busy:
+        return []
+    return [
+        error(
+            "server-busy",
+            f"The server still had {before.busy} requests of somebody else after {_IDLE_TIMEOUT_S:.0f} s.",
+            "Keep other users away while the benchmark runs; the point was not measured.",
+            busy=before.busy,
+        )
+    ]
+
+
+def _warm_up(job: Job, measurement: Measurement) -> tuple[list[Finding], float]:
+    """One wave of the point's concurrency and prompt length, with prompts of its own, each stream strictly checked.
+
+    Sent by this process: the client's own warm-up sends the run's first prompt, and a second client would cost
+    another start. Returns what was wrong and the most tokens an event that a stream carried.
+    """
+    options, point = job.options, measurement.point
+    rng = random.Random(points.derive_seed(measurement.seed, "warm-up"))
+    characters = int(point.input_len * job.facts.characters_per_token)
+    prompts = [random_text(rng, characters) for _stream in range(point.concurrency)]
+    tokens = min(point.output_len, _WARMUP_TOKENS)
+    streams: list[api.Stream] = []
+
+    def send(prompt: str) -> None:
+        streams.append(api.complete(options.server, options.target.model, prompt, tokens, options.timeout))
+
+    threads = [threading.Thread(target=send, args=(prompt,), daemon=True) for prompt in prompts]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    bad = [s for s in streams if s.kind]
+    if bad:
+        return [
+            error(
+                "warm-up-failed",
+                f"{len(bad)} of {len(streams)} warm-up requests failed ({bad[0].kind}): {bad[0].problem}.",
+                "Look at the server's log; the point was not measured.",
+                failed=len(bad),
+                requests=len(streams),
+                kind=bad[0].kind,
+            )
+        ], 0.0
+    return [], max(job.facts.tokens_per_event, *(s.tokens_per_event for s in streams))
+
+
+def _load(
+    job: Job,
+    measurement: Measurement,
+    before: prometheus.Sample | None,
+    tokens_per_event: float,
+    record: dict[str, t.Any],
+) -> list[Finding]:
+    """Run the client, enter what came of it into ``record``, and return the findings."""
+    options, client, run_dir = job.options, job.client, job.run_dir
+    environment = command.bench_environment(os.environ, options.server.host, options.server.api_key)
+    sample = (lambda: take_sample(options.server)) if before is not None else None
+    with tempfile.TemporaryDirectory(prefix="vllm-bench-") as work_dir:
+        ran = engine.run_client(
+            client,
+            options.target,
+            measurement,
+            work_dir,
+            environment=environment,
+            timeout=options.timeout,
+            sample=sample,
+        )
+        arguments = command.bench_arguments(options.target, measurement, "RESULT_DIR", client.engine)
+    log = redact(ran.log, [options.server.api_key])
+    tail = " | ".join(log.splitlines()[-_LOG_TAIL:])[-1500:]
+    record["client"] = {
+        "engine": client.engine,
+        "vllm_version": client.version,
+        "arguments": arguments,
+        "rc": ran.rc,
+        "wall_s": round(ran.wall_s, 3),
+        "load_wall_s": ran.load_wall_s,
+        "cpu_share": ran.cpu_share,
+        "log": storage.store_log(run_dir, measurement.name, log),
+    }
+    if ran.raw is None:
+        what = f"was ended after {options.timeout:.0f} s" if ran.timed_out else f"ended with status {ran.rc}"
+        return [
+            error(
+                "client-timeout" if ran.timed_out else "client-failed",
+                f"The benchmark client {what} and left no result. Its last lines: {tail}",
+                "Raise timeout or send fewer prompts."
+                if ran.timed_out
+                else "Read the client's log beside the results.",
+                rc=ran.rc,
+                wall_s=round(ran.wall_s, 3),
+            )
+        ]
+    raw = {**ran.raw, "errors": scrub(ran.raw.get("errors"), [options.server.api_key])}
+    record["raw"] = storage.store_raw(run_dir, measurement.name, raw)
+    verdict = evaluate(
+        raw,
+        measurement.point,
+        before=before,
+        after=_settle(options.server) if before is not None else None,
+        between=ran.samples,
+        warmup_tokens_per_event=tokens_per_event,
+        engine=client.engine,
+        cpu_share=ran.cpu_share,
+        gpus=options.gpus,
+        max_failures=options.max_failures,
+    )
+    record["metrics"], record["server"] = verdict.metrics, verdict.server
+    return verdict.findings
