@@ -22,7 +22,7 @@ def test_a_real_capture_of_two_h200(load_fixture):
 
 def test_topology_of_the_capture(load_fixture):
     alone, one = parse.parse_topology(load_fixture("nvidia-smi/h200x1/topo_m.txt"))
-    assert (alone, parse.link_of(alone), one["GPU0"]["CPU Affinity"]) == ({"GPU0": {}}, None, "0-15")
+    assert (alone, parse.link_of(alone), one["GPU0"]["cpus"]) == ({"GPU0": {}}, None, "0-15")
     matrix, affinity = parse.parse_topology(load_fixture("nvidia-smi/h200x2/topo_m.txt"))
     assert matrix == {"GPU0": {"GPU1": "NV18"}, "GPU1": {"GPU0": "NV18"}}
     assert affinity == {"GPU0": {"cpus": "0-31", "numa": "0"}, "GPU1": {"cpus": "0-31", "numa": "0"}}
