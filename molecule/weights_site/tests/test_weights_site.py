@@ -20,6 +20,7 @@ REPO = "modelops/demo-moe"
 DEST = f"/srv/models/{REPO}"
 SHARDS = [f"model-{i:05d}-of-00008.safetensors" for i in range(8)]
 CONVERGE = Path(__file__).parents[1] / "converge.yml"
+DOWNLOAD = Path(__file__).parents[3] / "playbooks" / "download.yml"
 HUB_TOKEN = "hf_molecule4711"
 SITE_TOKEN = "0neT1meT0kenOfTheSiteThatNobodyMaySee"
 
@@ -38,9 +39,9 @@ class Deployed(t.NamedTuple):
         return self.text.rpartition("PLAY RECAP")[2].partition(node)[2].partition("site-")[0]
 
 
-def deploy(*arguments: str, **variables: t.Any) -> Deployed:
+def deploy(*arguments: str, playbook: Path = CONVERGE, **variables: t.Any) -> Deployed:
     """Run the scenario's play with other variables; no token may be in what it prints."""
-    command = ["ansible-playbook", "-i", os.environ["MOLECULE_INVENTORY_FILE"], *arguments, str(CONVERGE)]
+    command = ["ansible-playbook", "-i", os.environ["MOLECULE_INVENTORY_FILE"], *arguments, str(playbook)]
     env = {
         **os.environ,
         "ANSIBLE_FORCE_COLOR": "0",
@@ -136,8 +137,21 @@ def test_damage_is_mended_by_the_first_node_and_no_token_is_to_be_seen(nodes: li
     assert mirrors(nodes[0]) == ""
 
 
-def test_check_mode_tells_the_plan_of_each_node(nodes: list[t.Any]) -> None:
-    run = deploy("--check", weights_dest="/srv/models/planned")
+def test_a_mirror_that_nobody_stops_is_nobody_and_ends_by_itself(nodes: list[t.Any]) -> None:
+    options = {"dest": DEST, "token": SITE_TOKEN, "lifetime": 3}
+    command = ["ansible", "-i", os.environ["MOLECULE_INVENTORY_FILE"], "site-node1", "-m", "modelops.vllm.hf_mirror"]
+    subprocess.run([*command, "-a", json.dumps(options)], capture_output=True, check=True)
+    assert nodes[0].check_output("ps -o user= -p $(pgrep -f '[m]irror.py')") == "nobody"
+    assert "modelops-mirror-" in mirrors(nodes[0])
+    nodes[0].check_output("timeout 20 sh -c 'while pgrep -f [m]irror.py; do sleep 0.2; done'")
+    nodes[0].check_output(
+        "timeout 20 sh -c 'while systemctl list-units --all | grep modelops-mirror; do sleep 0.2; done'"
+    )
+    assert mirrors(nodes[0]) == ""
+
+
+def test_check_mode_of_the_playbook_tells_the_plan_of_each_node(nodes: list[t.Any]) -> None:
+    run = deploy("--check", playbook=DOWNLOAD, model_profile="demo_moe", weights_dest="/srv/models/planned")
     assert run.rc == 0, run.text[-3000:]
     assert "site-node2 would fetch from site-node1 what it lacks" in run.text
     assert "site-node3 would fetch from site-node1 what it lacks" in run.text
@@ -152,25 +166,26 @@ def test_the_others_name_a_first_node_that_failed() -> None:
 
 
 def test_a_node_that_cannot_reach_the_first_is_told_so_and_stops_no_other(nodes: list[t.Any]) -> None:
-    address = nodes[0].check_output("hostname -I").split()[0]
-    for node in nodes[1:]:
-        node.check_output("rm %s/%s", DEST, SHARDS[0])
+    address, dest = nodes[0].check_output("hostname -I").split()[0], "/srv/models/reached"
+    nodes[1].check_output("rm -rf %s", dest)
     nodes[2].check_output("ip route add blackhole %s", address)
     try:
-        run = deploy()
+        # As from a disk that is in the first node only.
+        commit = manifest(nodes[0])["commit"]
+        run = deploy(weights_dest=dest, weights_source_dir=DEST, weights_revision=commit)
     finally:
         nodes[2].check_output("ip route del blackhole %s", address)
     assert run.rc == 2
     assert f"site-node3 does not reach http://{address}:8792 on site-node1. Open the port there" in run.text
     assert "failed=0" in run.recap("site-node2")
-    assert nodes[1].file(f"{DEST}/{SHARDS[0]}").exists
+    assert manifest(nodes[1], dest)["verified"] == "sha256"
+    assert not nodes[2].file(dest).exists
     assert mirrors(nodes[0]) == ""
 
 
 def test_in_a_shared_folder_one_node_writes_and_each_verifies(nodes: list[t.Any]) -> None:
     dest, before = "/srv/shared/models/demo", asked(nodes[0])
     nodes[0].check_output("rm -rf %s", dest)
-    # As from a disk that is in the first node only.
     variables = {"weights_dest": dest, "weights_source_dir": DEST, "weights_revision": manifest(nodes[0])["commit"]}
     run = deploy(**variables, weights_distribution="shared")
     assert run.rc == 0, run.text[-3000:]
