@@ -30,14 +30,9 @@ def test_causes_are_told_outermost_first_and_without_the_token() -> None:
     class RefusedError(OSError):
         response = SimpleNamespace(status_code=429, headers={"retry-after": "3"})
 
-    inner = ConnectionResetError(104, "reset by hf_secret")
-    try:
-        try:
-            raise inner
-        except OSError as e:
-            raise RefusedError("Bearer hf_secret was refused") from e
-    except RefusedError as e:
-        outer, cause = describe(e, "hf_secret")
+    inner, refused = ConnectionResetError(104, "reset by hf_secret"), RefusedError("Bearer hf_secret was refused")
+    refused.__cause__ = inner
+    outer, cause = describe(refused, "hf_secret")
     assert outer["classes"][:2] == ["RefusedError", "OSError"]
     assert (outer["text"], outer["status"], outer["retry_after"]) == ("Bearer *** was refused", 429, "3")
     assert (cause["classes"][0], cause["errno"]) == ("ConnectionResetError", 104)
