@@ -37,10 +37,12 @@ options:
       - Both sides need three valid repeats of each point.
     type: path
   formats:
-    description: The forms to write. V(txt) is RV(table), for a terminal.
+    description:
+      - The forms to write. V(txt) is RV(table), for a terminal.
+      - V(csv) has one line for each measurement, with every figure. It is there since 1.1.0.
     type: list
     elements: str
-    choices: [html, md, txt]
+    choices: [html, md, txt, csv]
     default: [html, md]
   dest:
     description: Directory for C(report.html) and its like. The default is the directory of the results.

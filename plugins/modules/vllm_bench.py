@@ -81,9 +81,14 @@ options:
     elements: dict
     suboptions:
       concurrency:
-        description: Number of requests that are always under way.
+        description: Number of requests that are always under way. Each point needs it or O(points[].rate), not both.
         type: int
-        required: true
+      rate:
+        description:
+          - Requests a second, sent at random moments whether or not earlier ones are answered, without a limit.
+          - With a limit of streams beside the rate, requests would wait at the client, and no latency would show it.
+        type: float
+        version_added: 1.1.0
       input_len:
         description: Prompt length in tokens. The default is O(input_len).
         type: int
@@ -98,8 +103,16 @@ options:
     type: list
     elements: int
     default: [1, 8]
+  rates:
+    description:
+      - Short form of O(points) for open loops, in requests a second. They are measured beside O(concurrency); set that
+        to an empty list for rates alone.
+    type: list
+    elements: float
+    default: []
+    version_added: 1.1.0
   input_len:
-    description: Prompt length in tokens.
+    description: Prompt length in tokens. Prompts of O(dataset_file) have their own.
     type: int
     default: 512
   output_len:
@@ -110,9 +123,43 @@ options:
     description:
       - Number of requests of a point.
       - With V(0) it is ten times the concurrency and at least 64. A single stream gets 11, of which the first is not
-        counted.
+        counted. A point with a rate gets a minute of arrivals and at least 64.
     type: int
     default: 0
+  dataset:
+    description:
+      - What the prompts are. No prompt is sent twice in a run, since the server would have it in its prefix cache.
+      - V(random) are random tokens, with exact lengths.
+      - V(text) are English verses that come with the collection, cut to about O(input_len) tokens. Use it for servers
+        that decode speculatively.
+      - V(file) are the prompts of O(dataset_file).
+      - Results of different datasets are not compared.
+    type: str
+    choices: [random, text, file]
+    default: random
+    version_added: 1.1.0
+  dataset_file:
+    description:
+      - JSONL file on this host with one object a line, whose key C(prompt) is sent as it is, without a chat template.
+      - It must have a different prompt for each request of all points and repeats.
+    type: path
+    version_added: 1.1.0
+  slo:
+    description:
+      - Bounds for single requests. RV(points[].metrics) then has a C(goodput), which counts the requests that kept
+        all of them.
+    type: dict
+    version_added: 1.1.0
+    suboptions:
+      ttft_ms:
+        description: Longest time to the first token in milliseconds.
+        type: float
+      tpot_ms:
+        description: Longest time for each further token, the mean of a request, in milliseconds.
+        type: float
+      e2e_ms:
+        description: Longest time for the whole answer in milliseconds.
+        type: float
   repeats:
     description: How often each point is measured. Use 3 for a record and 5 for a comparison.
     type: int
@@ -133,6 +180,25 @@ options:
       - Number of GPUs that the instance occupies, also the idle ones of its layout. Without it there are no figures
         for each GPU.
     type: int
+  gpu_uuids:
+    description:
+      - UUIDs of the GPUs that the instance occupies, whose energy counters are read before and after the load.
+      - Not needed when O(gpus) is the number of all GPUs of the host. Without either no energy is given, since the
+        energy of other GPUs would be in it.
+      - The server must be on this host, by a loopback address.
+    type: list
+    elements: str
+    default: []
+    version_added: 1.1.0
+  gpu_hour_price:
+    description: Price of one GPU for one hour, for the cost of a million tokens. Needs O(gpus).
+    type: float
+    version_added: 1.1.0
+  currency:
+    description: Currency of O(gpu_hour_price), a name for the report.
+    type: str
+    default: USD
+    version_added: 1.1.0
   identity:
     description:
       - What was measured, for example layout, commit of the model, arguments of the server. It is stored with the
@@ -148,6 +214,23 @@ options:
     description: Seconds that one run of the client may take before it is ended.
     type: int
     default: 1800
+  max_seconds:
+    description:
+      - Seconds that the whole run may take. No measurement begins that would take longer, as far as an earlier repeat
+        of its point tells; one that has begun is completed.
+      - Repeats that are left out are told in RV(findings), and a point without any makes RV(valid) false.
+      - V(0) is no limit.
+    type: int
+    default: 0
+    version_added: 1.1.0
+  resume:
+    description:
+      - Whether to continue the newest run in O(results_dir) that measured the same, when a valid measurement of the
+        asked points and repeats is missing in it. Else a new run is made.
+      - What is measured again gets new prompts.
+    type: bool
+    default: false
+    version_added: 1.1.0
 author:
   - The modelops.vllm contributors (@modelops)
 """
@@ -176,13 +259,42 @@ EXAMPLES = r"""
       - {concurrency: 128, input_len: 8192, output_len: 1024}
     repeats: 5
     results_dir: /var/lib/vllm-benchmark
+
+- name: Measure what an overnight run can, with bounds for single requests, energy and cost
+  modelops.vllm.vllm_bench:
+    url: http://127.0.0.1:8000
+    model: minimax-m2.5
+    tokenizer: /srv/models/MiniMax-M2.5
+    dataset: text
+    concurrency: [1, 32, 128]
+    rates: [2, 4]
+    slo:
+      ttft_ms: 2000
+      tpot_ms: 50
+    gpus: 8
+    gpu_hour_price: 1.5
+    max_seconds: 14400
+    resume: true
+    results_dir: /var/lib/vllm-benchmark
 """
 
 RETURN = r"""
 valid:
-  description: Whether every point is valid. In check mode true, since the options were accepted.
+  description:
+    - Whether every point was measured and every measurement is valid. In check mode true, since the options were
+      accepted.
   returned: success
   type: bool
+complete:
+  description: Whether all points were measured as often as asked. In check mode false.
+  returned: success
+  type: bool
+  version_added: 1.1.0
+resumed:
+  description: Whether measurements of an earlier run are among the points.
+  returned: success
+  type: bool
+  version_added: 1.1.0
 points:
   description: One record for each point and repeat, in the order of measuring. In check mode the planned points.
   returned: success
@@ -217,12 +329,33 @@ points:
           milliseconds.
         - A percentile is null when there are too few requests for it (p90 from 64, p95 from 130, p99 from 662).
         - Latencies of tokens are null when the client read first tokens late (finding C(token-times-withheld)).
+        - C(steady) has the latencies without the first wave and the drain, C(goodput) what kept the bounds of O(slo).
+        - The file C(definitions.json) beside the results says what each figure means.
       type: dict
       returned: when measured
       sample:
         output_tokens_per_s: 1057.8
         decode_tokens_per_s_per_user: 324.9
         ttft_ms: {n: 80, median: 23.6, p90: 41.6, p95: null, p99: null, max: 42.3}
+    energy:
+      description:
+        - Energy of the instance's GPUs during the load, from their counters. C(valid) is false, with a C(reason), when
+          there are no counters or their power says something else.
+      type: dict
+      returned: when measured
+      version_added: 1.1.0
+      sample:
+        valid: true
+        reason: ""
+        energy_j: 96210.4
+        average_power_w: 3207.0
+        joules_per_output_token: 2.59
+        output_tokens_per_s_per_w: 0.386
+    cost:
+      description: Price of a million tokens at O(gpu_hour_price), or null without one.
+      type: dict
+      returned: when measured
+      version_added: 1.1.0
     server:
       description: What the server's counters say about the time of the load, or null without counters.
       type: dict

@@ -11,6 +11,7 @@ import argparse
 import concurrent.futures
 import http.client
 import json
+import math
 import os
 import random
 import sys
@@ -38,7 +39,8 @@ def one_request(options: argparse.Namespace, prompt: str) -> dict[str, t.Any]:
     headers = {"Content-Type": "application/json"}
     if os.environ.get("OPENAI_API_KEY"):
         headers["Authorization"] = f"Bearer {os.environ['OPENAI_API_KEY']}"
-    body = {"model": options.model, "prompt": prompt, "max_tokens": options.random_output_len, "stream": True}
+    tokens = options.custom_output_len or options.random_output_len
+    body = {"model": options.model, "prompt": prompt, "max_tokens": tokens, "stream": True}
     out: dict[str, t.Any] = {"ttft": 0.0, "itls": [], "input": len(prompt), "output": 0, "error": "", "latency": 0.0}
     out["start"] = last = time.perf_counter()
     words, usage = 0, 0
@@ -75,15 +77,29 @@ def bench(argv: list[str]) -> None:
     parser = argparse.ArgumentParser(allow_abbrev=False)
     for flag in ("base-url", "endpoint", "model", "tokenizer", "result-dir", "result-filename"):
         parser.add_argument(f"--{flag}", required=True)
-    for flag in ("random-input-len", "random-output-len", "num-prompts", "max-concurrency", "seed"):
+    for flag in ("num-prompts", "seed"):
         parser.add_argument(f"--{flag}", required=True, type=int)
+    for flag in ("random-input-len", "random-output-len", "custom-output-len", "max-concurrency"):
+        parser.add_argument(f"--{flag}", type=int)
+    parser.add_argument("--request-rate", type=float, required=True)
+    parser.add_argument("--dataset-path")
     options, _others = parser.parse_known_args(argv)
     rng = random.Random(options.seed)
-    prompts = ["".join(rng.choices("abcdefgh", k=options.random_input_len)) for _prompt in range(options.num_prompts)]
+    if options.dataset_path:
+        with open(options.dataset_path, encoding="utf-8") as f:
+            prompts = [json.loads(line)["prompt"] for line in f][: options.num_prompts]
+    else:
+        count, length = options.num_prompts, options.random_input_len
+        prompts = ["".join(rng.choices("abcdefgh", k=length)) for _prompt in range(count)]
     print("Starting main benchmark run...", flush=True)
     begin = time.perf_counter()
-    with concurrent.futures.ThreadPoolExecutor(options.max_concurrency) as pool:
-        outs = list(pool.map(lambda prompt: one_request(options, prompt), prompts))
+    with concurrent.futures.ThreadPoolExecutor(options.max_concurrency or len(prompts)) as pool:
+        futures = []
+        for prompt in prompts:
+            futures.append(pool.submit(one_request, options, prompt))
+            if math.isfinite(options.request_rate):
+                time.sleep(rng.expovariate(options.request_rate))
+        outs = [future.result() for future in futures]
     print("============ Serving Benchmark Result ============", flush=True)
     result = {
         "duration": time.perf_counter() - begin,

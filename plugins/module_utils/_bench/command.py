@@ -11,9 +11,13 @@ import typing as t
 from dataclasses import dataclass
 
 from .._errors import ModelopsError
-from .points import Measurement
+from .points import Measurement, Point
 
 Engine = t.Literal["python", "rust"]
+
+# The switch that sends prompts of a file as they are: its name in 0.32, and an older one.
+SKIP_TEMPLATE: t.Final = "skip-chat-template"
+SKIP_TEMPLATE_BEFORE: t.Final = "custom-skip-chat-template"
 
 # The first release whose `vllm bench serve` takes every flag below and writes `failed` (read in the releases' sources).
 MIN_VERSION: t.Final = (0, 12)
@@ -49,11 +53,19 @@ def check_version(version: str) -> None:
         )
 
 
-def bench_arguments(target: Target, measurement: Measurement, result_dir: str, engine: Engine) -> list[str]:
+def bench_arguments(
+    target: Target,
+    measurement: Measurement,
+    result_dir: str,
+    engine: Engine,
+    *,
+    prompts_file: str | None = None,
+    skip_template: str = SKIP_TEMPLATE,
+) -> list[str]:
     """Everything after the executable. Nothing is left to a default, since defaults change between releases.
 
     No ``--num-warmups``: it sends the first prompt of the run, which then comes out of the prefix cache.
-    No key: both engines read OPENAI_API_KEY.
+    No key: both engines read OPENAI_API_KEY. ``prompts_file`` holds one prompt for each request.
     """
     point = measurement.point
     flags: dict[str, t.Any] = {
@@ -62,14 +74,12 @@ def bench_arguments(target: Target, measurement: Measurement, result_dir: str, e
         "endpoint": "/v1/completions",
         "model": target.model,
         "tokenizer": target.tokenizer,
-        "dataset-name": "random",
-        "random-input-len": point.input_len,
-        "random-output-len": point.output_len,
-        "random-range-ratio": 0,
-        "random-prefix-len": 0,
+        **_dataset(point, prompts_file),
         "num-prompts": point.num_prompts,
-        "max-concurrency": point.concurrency,
-        "request-rate": "inf",
+        # An open loop has no limit: requests would wait at the client, where no latency shows it.
+        **({"max-concurrency": point.concurrency} if point.concurrency else {}),
+        "request-rate": f"{point.rate:g}" if point.rate else "inf",
+        "burstiness": 1,
         "temperature": 0,
         "seed": measurement.seed,
         "percentile-metrics": "ttft,tpot,itl,e2el",
@@ -81,13 +91,30 @@ def bench_arguments(target: Target, measurement: Measurement, result_dir: str, e
     switches = ["ignore-eos", "save-result", "save-detailed", "disable-tqdm"]
     if target.trust_remote_code:
         switches.append("trust-remote-code")
+    if prompts_file:
+        switches.append(skip_template)
+    elif engine == "rust":
+        # Exact lengths without a round of decoding and encoding, which can fail to converge.
+        switches.append("prompt-token-ids")
     if engine == "rust":
-        # Exact lengths without a round of decoding and encoding, which can fail to converge; the window is our own.
-        switches += ["prompt-token-ids", "no-steady-state"]
+        # The window is our own.
+        switches.append("no-steady-state")
     arguments = ["bench", "serve"]
     for flag, value in flags.items():
         arguments += [f"--{flag}", str(value)]
     return arguments + [f"--{switch}" for switch in switches]
+
+
+def _dataset(point: Point, prompts_file: str | None) -> dict[str, t.Any]:
+    if prompts_file:
+        return {"dataset-name": "custom", "dataset-path": prompts_file, "custom-output-len": point.output_len}
+    return {
+        "dataset-name": "random",
+        "random-input-len": point.input_len,
+        "random-output-len": point.output_len,
+        "random-range-ratio": 0,
+        "random-prefix-len": 0,
+    }
 
 
 def bench_environment(inherited: t.Mapping[str, str], host: str, api_key: str | None) -> dict[str, str]:

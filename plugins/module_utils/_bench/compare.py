@@ -12,6 +12,8 @@ import statistics
 import typing as t
 from dataclasses import dataclass, field
 
+from .guards import has_dummy_weights
+from .points import order
 from .stats import sigma_by_mad
 
 Record = dict[str, t.Any]
@@ -42,6 +44,9 @@ COMPARED: t.Final = (
     Compared("TPOT median (ms)", ("tpot_ms", "median"), False, 0.10),
 )
 
+# Measured by the server at its start, and a little different each time.
+_AT_START: t.Final = "server.kv_cache_size_tokens"
+
 # Parts of the identity that a comparison is about: they may differ, and are named. All others must be equal.
 SUBJECTS: t.Final = (
     "given.args",
@@ -51,9 +56,12 @@ SUBJECTS: t.Final = (
     "given.vllm_args",
     "given.vllm_version",
     "server.vllm_version",
-    # Measured by the server at its start, and a little different each time.
-    "server.kv_cache_size_tokens",
+    _AT_START,
 )
+
+
+# Parts of the identity that older results, and results from elsewhere, do not have: compared when both sides do.
+OPTIONAL: t.Final = ("host",)
 
 
 def look_up(metrics: t.Mapping[str, t.Any] | None, path: t.Iterable[str]) -> float | None:
@@ -75,14 +83,14 @@ class PointResult:
     def valid(self) -> list[Record]:
         return [r for r in self.records if r["valid"]]
 
-    def values(self, *path: str) -> list[float]:
-        """One figure of each valid repeat."""
-        found = (look_up(record["metrics"], path) for record in self.valid)
+    def values(self, *path: str, part: str = "metrics") -> list[float]:
+        """One figure of each valid repeat; ``part`` is the part of the record that has it."""
+        found = (look_up(record.get(part), path) for record in self.valid)
         return [value for value in found if value is not None]
 
-    def median(self, *path: str) -> float | None:
+    def median(self, *path: str, part: str = "metrics") -> float | None:
         """The median over the valid repeats; None when no repeat has the figure."""
-        values = self.values(*path)
+        values = self.values(*path, part=part)
         return statistics.median(values) if values else None
 
     @property
@@ -97,9 +105,7 @@ def group(records: t.Iterable[Record]) -> list[PointResult]:
     for record in records:
         by_id.setdefault(record["point"]["id"], []).append(record)
     results = [PointResult(rows[0]["point"], rows) for rows in by_id.values()]
-    return sorted(
-        results, key=lambda r: [r.point[k] for k in ("input_len", "output_len", "concurrency", "num_prompts")]
-    )
+    return sorted(results, key=lambda r: order(r.point))
 
 
 def flatten(value: t.Any, prefix: str = "") -> dict[str, t.Any]:
@@ -162,9 +168,11 @@ def _compare(
     identity: t.Mapping[str, t.Any],
     other: t.Mapping[str, t.Any],
 ) -> Comparison:
-    differing = _differences(identity, other)
+    present = [key for key in OPTIONAL if not (identity.get(key) and other.get(key))]
+    differing = _differences(_without(identity, present), _without(other, present))
     reasons = [text for key, text in differing.items() if not _is_subject(key)]
     subjects = [text for key, text in differing.items() if _is_subject(key)]
+    reasons += _dummies(identity, other)
     before = {r.point["id"]: r for r in baseline}
     for result in current:
         reasons += _unlike(result, before.get(result.point["id"]))
@@ -179,6 +187,26 @@ def _compare(
     verdicts = {change.verdict for change in changes}
     overall: Verdict = "worse" if "worse" in verdicts else "better" if "better" in verdicts else "same"
     return Comparison(overall, changes=changes, subjects=subjects)
+
+
+def alike(identity: t.Mapping[str, t.Any], other: t.Mapping[str, t.Any]) -> bool:
+    """True when both are of one server with one configuration, started once or several times."""
+    return set(_differences(identity, other)) <= {_AT_START}
+
+
+def _without(identity: t.Mapping[str, t.Any], keys: t.Container[str]) -> dict[str, t.Any]:
+    return {key: value for key, value in identity.items() if key not in keys}
+
+
+def _dummies(identity: t.Mapping[str, t.Any], other: t.Mapping[str, t.Any]) -> list[str]:
+    """Weights that were never loaded spread over experts as no model does: such layouts are not compared."""
+    new, old = has_dummy_weights(identity.get("given", {})), has_dummy_weights(other.get("given", {}))
+    if new != old:
+        return [f"load_format is dummy in the {'result' if new else 'baseline'} only"]
+    layouts = [side.get("given", {}).get("layout") for side in (identity, other)]
+    if new and layouts[0] != layouts[1]:
+        return [f"both sides have dummy weights, on which layouts ({layouts[0]}, {layouts[1]}) are not compared"]
+    return []
 
 
 def _is_subject(key: str) -> bool:

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import contextlib
+import glob
 import json
 import os
 import resource
@@ -49,6 +50,8 @@ class Client:
     engine: Engine
     executable: str
     version: str
+    # The switch against chat templates around prompts of a file; it was renamed.
+    skip_template: str = command.SKIP_TEMPLATE
 
 
 @dataclass
@@ -86,15 +89,28 @@ def find_client(vllm: str, wanted: str, target: Target) -> Client:
         )
     version, package = _installed(executable)
     command.check_version(version)
+    python = Client("python", executable, version, _skip_template(package))
     if wanted == "python":
-        return Client("python", executable, version)
+        return python
     rust = os.path.join(package, "vllm-rs") if package else ""
     lacks = _rust_lacks(rust, target)
     if not lacks:
         return Client("rust", rust, version)
     if wanted == "rust":
         raise ModelopsError(f"The Rust client of vLLM {version} cannot be used: {lacks}.", "Use engine auto or python.")
-    return Client("python", executable, version)
+    return python
+
+
+def _skip_template(package: str) -> str:
+    """What this vLLM calls the switch, read in the source of its datasets; the newest name where there is none."""
+    for path in glob.glob(os.path.join(package, "benchmarks", "datasets*", "**", "*.py"), recursive=True) + glob.glob(
+        os.path.join(package, "benchmarks", "datasets.py")
+    ):
+        with contextlib.suppress(OSError), open(path, encoding="utf-8", errors="replace") as f:
+            text = f.read()
+            if f'"--{command.SKIP_TEMPLATE}"' not in text and f'"--{command.SKIP_TEMPLATE_BEFORE}"' in text:
+                return command.SKIP_TEMPLATE_BEFORE
+    return command.SKIP_TEMPLATE
 
 
 def _installed(executable: str) -> tuple[str, str]:
@@ -176,13 +192,18 @@ def run_client(
     timeout: float,
     sample: t.Callable[[], t.Any] | None = None,
     sample_every: float = 1.0,
+    prompts_file: str | None = None,
 ) -> ClientRun:
     """Run the client once and read its result file.
 
-    ``sample`` is called every ``sample_every`` seconds while the load runs, and what it returns is kept. After
-    ``timeout`` seconds the client's whole process group is killed.
+    ``sample`` is called when the load begins, every ``sample_every`` seconds, and when it ends; what it returns is
+    kept. ``prompts_file`` holds the prompts, when they are not random tokens. After ``timeout`` seconds the client's
+    whole process group is killed.
     """
-    argv = [client.executable, *command.bench_arguments(target, measurement, work_dir, client.engine)]
+    arguments = command.bench_arguments(
+        target, measurement, work_dir, client.engine, prompts_file=prompts_file, skip_template=client.skip_template
+    )
+    argv = [client.executable, *arguments]
     begin = time.monotonic()
     process = subprocess.Popen(
         argv,
@@ -263,10 +284,14 @@ class _Watch:
             del self._lines[:-_LOG_LINES]
 
     def _look(self) -> None:
-        while not self._over.wait(self._every):
-            seen = self._sample() if self._sample else None
+        over = False
+        while self._sample:
+            seen = self._sample()
             if seen is not None:
                 self.samples.append(seen)
+            if over:
+                return
+            over = self._over.wait(self._every)
 
     def finish(self) -> None:
         """Wait for the threads; the process is over."""

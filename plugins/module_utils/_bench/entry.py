@@ -6,14 +6,17 @@
 
 from __future__ import annotations
 
+import math
 import os
 import typing as t
 
 from .._errors import ModelopsError, NotBuiltError
 from . import api, points, run, storage
 from .command import Target
+from .export import csv_table
 from .identity import redact
 from .measure import Options
+from .metrics import SLO_NAMES
 from .page import render
 from .report import Report, build, markdown, text_table
 
@@ -29,13 +32,15 @@ BENCH_SPEC: t.Final[dict[str, t.Any]] = {
         "type": "list",
         "elements": "dict",
         "options": {
-            "concurrency": {"type": "int", "required": True},
+            "concurrency": {"type": "int"},
+            "rate": {"type": "float"},
             "input_len": {"type": "int"},
             "output_len": {"type": "int"},
             "num_prompts": {"type": "int"},
         },
     },
     "concurrency": {"type": "list", "elements": "int", "default": [1, 8]},
+    "rates": {"type": "list", "elements": "float", "default": []},
     "input_len": {"type": "int", "default": 512},
     "output_len": {"type": "int", "default": 128},
     "num_prompts": {"type": "int", "default": 0},
@@ -46,6 +51,14 @@ BENCH_SPEC: t.Final[dict[str, t.Any]] = {
     "identity": {"type": "dict", "default": {}},
     "max_failures": {"type": "int", "default": 0},
     "timeout": {"type": "int", "default": 1800},
+    "slo": {"type": "dict", "options": {name: {"type": "float"} for name in SLO_NAMES}},
+    "dataset": {"type": "str", "choices": ["random", "text", "file"], "default": "random"},
+    "dataset_file": {"type": "path"},
+    "gpu_uuids": {"type": "list", "elements": "str", "default": []},
+    "gpu_hour_price": {"type": "float"},
+    "currency": {"type": "str", "default": "USD"},
+    "resume": {"type": "bool", "default": False},
+    "max_seconds": {"type": "int", "default": 0},
 }
 
 
@@ -58,18 +71,24 @@ def bench_options(params: t.Mapping[str, t.Any]) -> Options:
     """The parameters of ``vllm_bench``, checked as far as that goes without a server. Raises ModelopsError."""
     if params["engine"] in ("aiperf", "builtin"):
         raise NotBuiltError(f"The benchmark engine {params['engine']}", "Use auto, python or rust.")
-    for name, least in {"repeats": 1, "max_failures": 0, "timeout": 1, "gpus": 1}.items():
+    for name, least in {"repeats": 1, "max_failures": 0, "timeout": 1, "gpus": 1, "max_seconds": 0}.items():
         if params[name] is not None and params[name] < least:
             raise ModelopsError(f"{name} is {params[name]}, but must be at least {least}.", f"Correct {name}.")
     for name in ("model", "tokenizer"):
         if not params[name]:
             raise ModelopsError(f"{name} is empty.", f"Set {name}.")
+    _check_new(params)
     url = api.normalise_url(params["url"])
-    loads = params["points"] if params["points"] is not None else [{"concurrency": c} for c in params["concurrency"]]
+    short = [{"concurrency": c} for c in params["concurrency"]] + [{"rate": rate} for rate in params["rates"]]
+    loads = params["points"] if params["points"] is not None else short
     return Options(
         server=api.Server(url, params["api_key"] or None),
         target=Target(url, params["model"], params["tokenizer"], params["trust_remote_code"]),
-        points=points.make_points(loads, {key: params[key] for key in ("input_len", "output_len", "num_prompts")}),
+        points=points.make_points(
+            loads,
+            {key: params[key] for key in ("input_len", "output_len", "num_prompts")},
+            fixed_input=params["dataset"] != "file",
+        ),
         repeats=params["repeats"],
         vllm=params["vllm"],
         engine=params["engine"],
@@ -79,14 +98,42 @@ def bench_options(params: t.Mapping[str, t.Any]) -> Options:
         gpus=params["gpus"],
         seed=params["seed"],
         identity=params["identity"] or {},
+        slo={name: bound for name, bound in (params["slo"] or {}).items() if bound is not None},
+        dataset=params["dataset"],
+        dataset_file=params["dataset_file"],
+        gpu_uuids=params["gpu_uuids"],
+        gpu_hour_price=params["gpu_hour_price"],
+        currency=params["currency"],
+        resume=params["resume"],
+        max_seconds=params["max_seconds"],
     )
+
+
+def _check_new(params: t.Mapping[str, t.Any]) -> None:
+    for name, bound in (params["slo"] or {}).items():
+        if bound is not None and not (math.isfinite(bound) and bound > 0):
+            raise ModelopsError(f"slo.{name} is {bound}, but must be above 0 ms.", f"Correct slo.{name}.")
+    if (params["dataset"] == "file") != bool(params["dataset_file"]):
+        raise ModelopsError(
+            f"dataset is {params['dataset']} and dataset_file is {params['dataset_file'] or 'not set'}: a file is "
+            "read with dataset file only.",
+            "Set both, or neither.",
+        )
+    price = params["gpu_hour_price"]
+    if price is not None and not (math.isfinite(price) and price > 0 and params["gpus"]):
+        raise ModelopsError(
+            f"gpu_hour_price is {price} and gpus is {params['gpus']}, but a cost needs a price above 0 and the number "
+            "of GPUs that are paid.",
+            "Set both, or leave gpu_hour_price out.",
+        )
 
 
 def planned(options: Options) -> dict[str, t.Any]:
     """What check mode returns: the points, and nothing that only a measurement can tell."""
     schedule = points.schedule(options.points, options.repeats, options.seed or 0)
     plan = [{"point": m.point.as_dict(), "repeat": m.repeat} for m in schedule]
-    return {"points": plan, "valid": True, "findings": [], "results_file": "", "engine": "", "vllm_version": ""}
+    empty = {"results_file": "", "engine": "", "vllm_version": ""}
+    return {"points": plan, "valid": True, "complete": False, "resumed": False, "findings": [], **empty}
 
 
 def measured(options: Options) -> dict[str, t.Any]:
@@ -99,13 +146,15 @@ def measured(options: Options) -> dict[str, t.Any]:
         "results_file": outcome.results_file,
         "engine": outcome.engine,
         "vllm_version": outcome.vllm_version,
+        "complete": outcome.complete,
+        "resumed": outcome.resumed,
     }
 
 
 REPORT_SPEC: t.Final[dict[str, t.Any]] = {
     "results": {"type": "path", "required": True},
     "baseline": {"type": "path"},
-    "formats": {"type": "list", "elements": "str", "choices": ["html", "md", "txt"], "default": ["html", "md"]},
+    "formats": {"type": "list", "elements": "str", "choices": ["html", "md", "txt", "csv"], "default": ["html", "md"]},
     "dest": {"type": "path"},
 }
 
@@ -113,6 +162,7 @@ _RENDERERS: t.Final[dict[str, t.Callable[[Report], str]]] = {
     "html": render,
     "md": markdown,
     "txt": lambda report: f"{text_table(report)}\n",
+    "csv": csv_table,
 }
 
 
@@ -122,8 +172,8 @@ def reported(params: t.Mapping[str, t.Any], *, write: bool) -> dict[str, t.Any]:
     Returns the module's result, with ``changed`` and Ansible's ``diff``.
     """
     points_file = storage.find_points(params["results"])
-    baseline = storage.read_records(params["baseline"]) if params["baseline"] else None
-    report = build(storage.read_records(points_file), baseline)
+    baseline = storage.latest(storage.read_records(params["baseline"])) if params["baseline"] else None
+    report = build(storage.latest(storage.read_records(points_file)), baseline)
     dest = params["dest"] or os.path.dirname(os.path.abspath(points_file))
     changed, files, diffs = False, [], []
     for name in dict.fromkeys(params["formats"]):

@@ -11,7 +11,7 @@ import typing as t
 
 from .._errors import ModelopsError
 from .._findings import Finding, error, has_errors
-from . import guards, prometheus
+from . import client_guards, guards, prometheus
 from .metrics import compute, judge, measured_part, read_requests, without_token_times
 from .points import Point
 from .prometheus import Delta, Sample
@@ -43,10 +43,13 @@ def evaluate(
     cpu_share: float | None = None,
     gpus: int | None = None,
     max_failures: int = 0,
+    slo: t.Mapping[str, float] | None = None,
+    random_prompts: bool = True,
 ) -> Verdict:
     """Judge one run of the client.
 
-    ``warmup_tokens_per_event`` is the most that a strictly checked stream of this server carried just before.
+    ``warmup_tokens_per_event`` is the most that a strictly checked stream of this server carried just before. ``slo``
+    are bounds in ms for the goodput. ``random_prompts`` is False for text.
     """
     try:
         requests = read_requests(raw, point.num_prompts)
@@ -63,30 +66,34 @@ def evaluate(
     metrics = None
     if good:
         duration = raw.get("duration")
-        metrics = compute(
-            good, len(failed), point.concurrency, gpus, float(duration) if isinstance(duration, (int, float)) else None
-        )
+        seconds = float(duration) if isinstance(duration, (int, float)) else None
+        metrics = compute(good, len(failed), point.concurrency, gpus=gpus, client_duration_s=seconds, slo=slo)
     findings = [
         *guards.failures(failed, len(requests), max_failures),
         *server_findings,
         *(guards.counters(change, len(requests), tokens, len(failed)) if change or not server_findings else []),
         *guards.prefix_cache(change),
         *guards.preemptions(change),
-        *guards.speculation(change),
+        *guards.speculation(change, random_prompts),
         *guards.shape(good, point),
-        *guards.few_prompts(point),
-        *guards.client_load(engine, cpu_share),
-        *guards.client_ceiling(engine, point.concurrency),
+        *client_guards.few_prompts(point),
+        *client_guards.client_load(engine, cpu_share),
+        *client_guards.client_ceiling(
+            engine, metrics["peak_in_flight"] if metrics and point.rate else point.concurrency
+        ),
     ]
     if metrics:
-        withheld = guards.token_times(metrics, change)
+        withheld = client_guards.token_times(metrics, change)
         metrics = without_token_times(metrics) if withheld else metrics
         findings += [
             *withheld,
-            *guards.late_client(metrics, change),
-            *guards.queueing(change, metrics["ttft_ms"]["mean"], point.concurrency),
+            *client_guards.late_client(metrics, change),
+            *guards.queueing(change, metrics["ttft_ms"]["mean"]),
             *guards.coalescing(metrics["tokens_per_event"]),
-            *guards.reached(point, metrics["peak_in_flight"], change),
+            *guards.hidden_tokens(metrics, change),
+            *client_guards.client_queue(metrics),
+            *client_guards.open_loop(good, point, metrics["arrivals_per_s"]),
+            *client_guards.reached(point, metrics["peak_in_flight"], change),
         ]
     return Verdict(metrics, dataclasses.asdict(change) if change else None, findings)
 

@@ -7,11 +7,12 @@
 from __future__ import annotations
 
 import collections
+import re
 import typing as t
 
 from .._findings import Finding, error, info, warning
 from .metrics import Failure, Request
-from .points import Point, auto_prompts
+from .points import Point
 from .prometheus import Delta
 
 # Share of a point's prompt tokens that may come out of the prefix cache: random prompts of a small vocabulary share
@@ -21,23 +22,6 @@ CACHE_HITS_LIMIT: t.Final = 0.05
 
 # Share of foreign tokens (health checks, a user) that a point survives.
 FOREIGN_LIMIT: t.Final = 0.01
-
-# The Python client runs on one core; from here on its own delays are in the figures.
-CLIENT_CPU_LIMIT: t.Final = 0.8
-
-# From this concurrency on, by how many ms the Python client of 0.32 read first tokens too late: median time to first
-# token against a mock server that sent it after 50 ms, 2 cores, 2,000 to 40,000 tokens/s; largest concurrency first.
-PYTHON_CLIENT_LATE_MS: t.Final[dict[int, tuple[int, int]]] = {512: (160, 540), 128: (17, 56)}
-
-# Share of requests whose first token was read together with the next ones: medians bear a few.
-LATE_READS_LIMIT: t.Final = 0.1
-
-# How far the client's means may be from the server's own before they are not the server's. The API server and the
-# connection lie between the two, and the server's TPOT is measured inside the engine.
-TPOT_APART_SHARE: t.Final = 0.25
-TPOT_APART_MS: t.Final = 1.0
-TTFT_APART_SHARE: t.Final = 0.2
-TTFT_APART_MS: t.Final = 10.0
 
 # vLLM merges the tokens of one stream when its consumer lags; then gaps between events are not gaps between tokens.
 TOKENS_PER_EVENT_NOTED: t.Final = 1.02
@@ -52,6 +36,13 @@ INPUT_DRIFT_NOTED: t.Final = 0.05
 # tokenizer. A loaded host merges events, too (32 tokens in 6 events were seen), so this rule is only for runs that the
 # server's counters do not confirm.
 CUT_FACTOR: t.Final = 2.0
+
+
+# Tokens an event, and share of the answer before the first one, from which hidden reasoning is the likely cause.
+HIDDEN_TOKENS: t.Final = 2.0
+HIDDEN_TTFT_SHARE: t.Final = 0.5
+
+_DUMMY_FORMAT = re.compile(r"--load[-_]format[= ]+dummy\b")
 
 
 def failures(failed: t.Sequence[Failure], total: int, budget: int) -> list[Finding]:
@@ -177,7 +168,7 @@ def preemptions(change: Delta | None) -> list[Finding]:
     ]
 
 
-def queueing(change: Delta | None, ttft_ms_mean: float | None, concurrency: int) -> list[Finding]:
+def queueing(change: Delta | None, ttft_ms_mean: float | None) -> list[Finding]:
     """Time to first token that is really time in the server's queue."""
     queue = change.queue_ms_mean if change else None
     if not queue or not ttft_ms_mean or queue <= QUEUE_SHARE_NOTED * ttft_ms_mean:
@@ -186,25 +177,25 @@ def queueing(change: Delta | None, ttft_ms_mean: float | None, concurrency: int)
         warning(
             "ttft-includes-queue",
             f"Requests waited {queue:.1f} ms on average in the server's queue, {queue / ttft_ms_mean:.0%} of the mean "
-            f"time to first token: fewer than {concurrency} sequences ran at a time.",
-            "Raise max_num_seqs or lower the concurrency; layouts with different limits are not alike here.",
+            "time to first token: fewer sequences ran at a time than were sent.",
+            "Raise max_num_seqs or lower the load; layouts with different limits are not alike here.",
             queue_ms=queue,
             ttft_ms=ttft_ms_mean,
         )
     ]
 
 
-def speculation(change: Delta | None) -> list[Finding]:
+def speculation(change: Delta | None, random_prompts: bool = True) -> list[Finding]:
     """Speculative decoding with random prompts."""
     length = change.acceptance_length if change else None
-    if length is None:
+    if length is None or not random_prompts:
         return []
     return [
         warning(
             "speculation-on-random-prompts",
             f"The server decodes speculatively ({length:.2f} tokens a step here); on random tokens that is not what "
             "real text gives.",
-            "Do not compare this point with one that has no speculation; measure with real prompts.",
+            "Do not compare this point with one that has no speculation; measure with dataset text or file.",
             acceptance_length=length,
         )
     ]
@@ -227,7 +218,7 @@ def coalescing(tokens_per_event: float | None) -> list[Finding]:
 
 def shape(requests: t.Sequence[Request], point: Point) -> list[Finding]:
     """Prompts that are not as long as asked."""
-    if not requests:
+    if not requests or point.input_len is None:
         return []
     mean = sum(r.input_len for r in requests) / len(requests)
     if abs(mean - point.input_len) <= INPUT_DRIFT_NOTED * point.input_len:
@@ -244,118 +235,44 @@ def shape(requests: t.Sequence[Request], point: Point) -> list[Finding]:
     ]
 
 
-def few_prompts(point: Point) -> list[Finding]:
-    """A run that is mostly its first wave and its drain."""
-    least = auto_prompts(point.concurrency)
-    if point.num_prompts >= least:
+def hidden_tokens(figures: t.Mapping[str, t.Any], change: Delta | None) -> list[Finding]:
+    """Answers whose first visible text comes late and brings many tokens: reasoning that the server does not show."""
+    tokens, ttft, e2e = figures["tokens_per_event"], figures["ttft_ms"]["median"], figures["e2e_ms"]["median"]
+    speculates = change is not None and change.acceptance_length is not None
+    if speculates or not tokens or tokens < HIDDEN_TOKENS or not ttft or not e2e or ttft < HIDDEN_TTFT_SHARE * e2e:
         return []
     return [
         warning(
-            "few-prompts",
-            f"{point.num_prompts} requests at concurrency {point.concurrency} are too few (rule: {least}): the first "
-            "wave, where all prompts arrive together, weighs too much.",
-            "Set num_prompts to 0 and let it be chosen.",
-            num_prompts=point.num_prompts,
-            rule=least,
+            "tokens-hidden",
+            f"The first text comes after {ttft / e2e:.0%} of the answer's time, and an event stands for {tokens:.1f} "
+            "tokens: the server generates tokens that it does not send, so TTFT is the end of its reasoning.",
+            "Let the server send the reasoning, or turn thinking off for the benchmark.",
+            tokens_per_event=tokens,
+            ttft_share=ttft / e2e,
         )
     ]
 
 
-def client_load(engine: str, cpu_share: float | None) -> list[Finding]:
-    """A client that measures itself."""
-    if engine != "python" or cpu_share is None or cpu_share <= CLIENT_CPU_LIMIT:
+def dummy_weights(given: t.Mapping[str, t.Any]) -> list[Finding]:
+    """Weights that were never loaded; ``given`` is the user's part of the identity."""
+    if not has_dummy_weights(given):
         return []
     return [
         warning(
-            "client-saturated",
-            f"The Python client used {cpu_share:.0%} of the one core that it can use: its own delays are in the time "
-            "to first token, and the throughput may be its own limit.",
-            "Use a vLLM whose Rust client is there (engine auto takes it), or measure from another host.",
-            cpu_share=cpu_share,
+            "dummy-weights",
+            "The server runs with load_format dummy: experts, acceptance and outputs are not those of the model.",
+            "Use real weights before layouts are compared or figures are published.",
         )
     ]
 
 
-def client_ceiling(engine: str, concurrency: int) -> list[Finding]:
-    """A concurrency at which the Python client is late to read the first token."""
-    late = next((ms for least, ms in PYTHON_CLIENT_LATE_MS.items() if concurrency >= least), None)
-    if engine != "python" or late is None:
-        return []
-    return [
-        warning(
-            "client-ceiling",
-            f"At concurrency {concurrency} vLLM's Python client reads first tokens late (by {late[0]} to {late[1]} ms, "
-            "measured against a paced server), so the time to first token is too high by about that.",
-            "Use a vLLM whose Rust client is there (engine auto takes it).",
-            concurrency=concurrency,
-            late_ms=list(late),
-        )
-    ]
+def has_dummy_weights(given: t.Mapping[str, t.Any]) -> bool:
+    """True when the server's arguments, in any of the forms that people write them in, ask for dummy weights."""
+    return any(_dummy(given.get(name)) for name in ("vllm_args", "args"))
 
 
-def token_times(figures: t.Mapping[str, t.Any], change: Delta | None) -> list[Finding]:
-    """First tokens that the client read so late that TTFT and TPOT are its own and not the server's."""
-    late, tpot = figures["late_first_reads"], figures["tpot_ms"]["mean"]
-    server = change.tpot_ms_mean if change else None
-    reasons = []
-    if late is not None and late > LATE_READS_LIMIT:
-        reasons.append(f"{late:.0%} of the first tokens were read together with later ones")
-    if server and tpot is not None and abs(tpot - server) > max(TPOT_APART_SHARE * server, TPOT_APART_MS):
-        reasons.append(f"the mean TPOT is {tpot:.2f} ms at the client and {server:.2f} ms at the server")
-    if not reasons:
-        return []
-    return [
-        warning(
-            "token-times-withheld",
-            f"TTFT and TPOT are not given: {'; '.join(reasons)}. Throughput and end-to-end latency hold.",
-            "Free the host from other work, measure from another host, or use vLLM's Rust client.",
-            late_first_reads=late,
-            tpot_ms=tpot,
-            server_tpot_ms=server,
-        )
-    ]
-
-
-def late_client(figures: t.Mapping[str, t.Any], change: Delta | None) -> list[Finding]:
-    """A time to first token that is longer than the server's own by more than a little."""
-    ttft = figures["ttft_ms"]["mean"]
-    server = change.ttft_ms_mean if change else None
-    if ttft is None or not server or ttft - server <= max(TTFT_APART_SHARE * server, TTFT_APART_MS):
-        return []
-    return [
-        warning(
-            "first-tokens-late",
-            f"The mean time to first token is {ttft:.1f} ms at the client and {server:.1f} ms at the server: the "
-            "difference is the client's, the network's, or the API server's.",
-            "Free the host from other work, or use vLLM's Rust client.",
-            ttft_ms=ttft,
-            server_ttft_ms=server,
-        )
-    ]
-
-
-def reached(point: Point, peak_in_flight: int | None, change: Delta | None) -> list[Finding]:
-    """A load that never was as high as asked."""
-    found = []
-    if peak_in_flight is not None and peak_in_flight < min(point.concurrency, point.num_prompts):
-        found.append(
-            warning(
-                "concurrency-not-reached",
-                f"At most {peak_in_flight} requests were under way at a time instead of {point.concurrency}.",
-                "Use longer outputs or more prompts; the client could not keep up.",
-                peak=peak_in_flight,
-                concurrency=point.concurrency,
-            )
-        )
-    at_server = (change.peak_running or 0) + (change.peak_waiting or 0) if change else 0
-    if change and change.peak_running is not None and at_server > point.concurrency:
-        found.append(
-            warning(
-                "other-requests-seen",
-                f"The server had {at_server} requests at a time, more than the {point.concurrency} of this benchmark.",
-                "Keep other users away while the benchmark runs.",
-                at_server=at_server,
-                concurrency=point.concurrency,
-            )
-        )
-    return found
+def _dummy(arguments: t.Any) -> bool:
+    if isinstance(arguments, t.Mapping):
+        return "dummy" in (arguments.get("load_format"), arguments.get("load-format"))
+    line = " ".join(map(str, arguments)) if isinstance(arguments, (list, tuple)) else str(arguments or "")
+    return bool(_DUMMY_FORMAT.search(line))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import typing as t
 
+from .energy import Gpu
 from .prometheus import Sample
 
 MASK: t.Final = "***"
@@ -65,6 +66,9 @@ def build(
     client_version: str,
     loopback: bool,
     gpus: int | None,
+    dataset: str = "random tokens",
+    host_gpus: t.Sequence[Gpu] = (),
+    driver: str = "",
 ) -> dict[str, t.Any]:
     """All that must be equal before two results are compared; ``given`` is the user's part, kept under its name."""
     return {
@@ -82,9 +86,20 @@ def build(
         },
         "load": {
             "api": "/v1/completions, streamed",
-            "dataset": "random tokens",
+            "dataset": dataset,
             "sampling": "temperature 0, ignore_eos",
             "seeds": "one for each run, point and repeat",
         },
+        **({"host": _host(host_gpus, driver)} if host_gpus else {}),
         "given": scrub(given, secrets),
+    }
+
+
+def _host(gpus: t.Sequence[Gpu], driver: str) -> dict[str, t.Any]:
+    """What the driver says about all GPUs of the host; only there when the server is on the client's host."""
+    return {
+        "driver": driver,
+        "gpu_names": sorted({gpu.name for gpu in gpus}),
+        "gpu_count": len(gpus),
+        "power_limits_w": sorted({gpu.power_limit_w for gpu in gpus if gpu.power_limit_w is not None}),
     }

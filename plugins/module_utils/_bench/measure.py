@@ -7,8 +7,6 @@
 from __future__ import annotations
 
 import os
-import random
-import string
 import tempfile
 import threading
 import time
@@ -17,9 +15,10 @@ from dataclasses import dataclass, field
 
 from .._errors import ModelopsError
 from .._findings import Finding, as_dicts, error, has_errors
-from . import api, command, engine, points, prometheus, storage
+from . import api, command, dataset, energy, engine, points, prometheus, storage
 from .evaluate import evaluate
 from .identity import redact, scrub
+from .nvml import Nvml
 from .points import Measurement, Point
 
 # A warm-up needs its prompt's length and a few decode steps, not the whole output.
@@ -47,6 +46,14 @@ class Options:
     gpus: int | None = None
     seed: int | None = None
     identity: t.Mapping[str, t.Any] = field(default_factory=dict)
+    slo: t.Mapping[str, float] = field(default_factory=dict)
+    dataset: dataset.Name = "random"
+    dataset_file: str | None = None
+    gpu_uuids: t.Sequence[str] = ()
+    gpu_hour_price: float | None = None
+    currency: str = "USD"
+    resume: bool = False
+    max_seconds: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -61,20 +68,41 @@ class Facts:
 
 @dataclass(frozen=True)
 class Job:
-    """What all measurements of a run share."""
+    """What all measurements of a run share. ``order_seed`` shuffles a file of prompts."""
 
     options: Options
     client: engine.Client
     facts: Facts
     run_dir: str
+    dataset: dataset.Dataset
+    schedule: t.Sequence[Measurement]
+    order_seed: int
+    power: Power
 
 
-def random_text(rng: random.Random, characters: int) -> str:
-    """Random letters: nobody has sent them before, and each token takes at least one of them."""
-    return "".join(rng.choices(string.ascii_letters, k=max(1, characters)))
+@dataclass(frozen=True)
+class Power:
+    """The GPUs whose energy is measured; without any the reason."""
+
+    nvml: Nvml | None = None
+    uuids: t.Sequence[str] = ()
+    reason: str = ""
+
+    def read(self) -> energy.Reading | None:
+        """The counters now; None when no energy is measured."""
+        return self.nvml.read(self.uuids) if self.nvml and self.uuids else None
+
+
+@dataclass(frozen=True)
+class _Look:
+    """What is seen at one moment of the load."""
+
+    server: prometheus.Sample | None
+    power: energy.Reading | None
 
 
 def take_sample(server: api.Server) -> prometheus.Sample | None:
+    """The server's counters now; None when it shows none."""
     status, text = api.get(server, "/metrics")
     return prometheus.parse(text) if status == 200 else None
 
@@ -98,6 +126,8 @@ def measure(job: Job, measurement: Measurement) -> dict[str, t.Any]:
         "seed": measurement.seed,
         "started_unix": round(time.time(), 3),
         "metrics": None,
+        "energy": None,
+        "cost": None,
         "server": None,
         "client": None,
         "raw": None,
@@ -132,9 +162,9 @@ def _fits(point: Point, facts: Facts) -> list[Finding]:
             )
         ]
     try:
-        engine.raise_file_limit(point.concurrency)
+        engine.raise_file_limit(point.streams)
     except ModelopsError as e:
-        return [error("open-files-limit", e.message, e.remedy, concurrency=point.concurrency)]
+        return [error("open-files-limit", e.message, e.remedy, streams=point.streams)]
     return []
 
 
@@ -158,9 +188,7 @@ def _warm_up(job: Job, measurement: Measurement) -> tuple[list[Finding], float]:
     another start. Returns what was wrong and the most tokens an event that a stream carried.
     """
     options, point = job.options, measurement.point
-    rng = random.Random(points.derive_seed(measurement.seed, "warm-up"))
-    characters = int(point.input_len * job.facts.characters_per_token)
-    prompts = [random_text(rng, characters) for _stream in range(point.concurrency)]
+    prompts = dataset.warmup_prompts(job.dataset, point, measurement.seed, job.facts.characters_per_token)
     tokens = min(point.output_len, _WARMUP_TOKENS)
     streams: list[api.Stream] = []
 
@@ -196,8 +224,15 @@ def _load(
 ) -> list[Finding]:
     """Run the client, enter what came of it into ``record``, and return the findings."""
     options, client, run_dir = job.options, job.client, job.run_dir
+    prompts = dataset.make_prompts(
+        job.dataset, job.schedule, measurement, job.order_seed, job.facts.characters_per_token
+    )
     environment = command.bench_environment(os.environ, options.server.host, options.server.api_key)
-    sample = (lambda: take_sample(options.server)) if before is not None else None
+
+    def look() -> _Look:
+        power = job.power.read()
+        return _Look(take_sample(options.server) if before is not None else None, power)
+
     with tempfile.TemporaryDirectory(prefix="vllm-bench-") as work_dir:
         ran = engine.run_client(
             client,
@@ -206,9 +241,17 @@ def _load(
             work_dir,
             environment=environment,
             timeout=options.timeout,
-            sample=sample,
+            sample=look,
+            prompts_file=dataset.write_prompts(work_dir, prompts) if prompts is not None else None,
         )
-        arguments = command.bench_arguments(options.target, measurement, "RESULT_DIR", client.engine)
+    arguments = command.bench_arguments(
+        options.target,
+        measurement,
+        "RESULT_DIR",
+        client.engine,
+        prompts_file="PROMPTS" if prompts is not None else None,
+        skip_template=client.skip_template,
+    )
     log = redact(ran.log, [options.server.api_key])
     tail = " | ".join(log.splitlines()[-_LOG_TAIL:])[-1500:]
     record["client"] = {
@@ -241,12 +284,23 @@ def _load(
         measurement.point,
         before=before,
         after=_settle(options.server) if before is not None else None,
-        between=ran.samples,
+        between=[seen.server for seen in ran.samples if seen.server is not None],
         warmup_tokens_per_event=tokens_per_event,
         engine=client.engine,
         cpu_share=ran.cpu_share,
         gpus=options.gpus,
         max_failures=options.max_failures,
+        slo=options.slo,
+        random_prompts=job.dataset.name == "random",
     )
     record["metrics"], record["server"] = verdict.metrics, verdict.server
+    if verdict.metrics:
+        record["energy"] = _energy(job.power, ran.samples, verdict.metrics)
+        record["cost"] = energy.cost(verdict.metrics, options.gpus, options.gpu_hour_price, options.currency)
     return verdict.findings
+
+
+def _energy(power: Power, samples: t.Iterable[_Look], figures: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    if not power.uuids:
+        return {"valid": False, "reason": power.reason}
+    return energy.measure([seen.power for seen in samples if seen.power is not None], power.uuids, figures)

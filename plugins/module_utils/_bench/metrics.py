@@ -24,6 +24,27 @@ REQUIRED_ARRAYS: t.Final = ("input_lens", "output_lens", "ttfts", "itls", "error
 # Events that are closer together were read at once: a decode step takes longer, a client needs microseconds for one.
 ONE_READ_S: t.Final = 0.0001
 
+# What the names of the figures mean, stored beside every run: other tools give the same names to other things.
+DEFINITIONS: t.Final[dict[str, str]] = {
+    "ttft_ms": "from sending a request to its first token, the time in the server's queue included",
+    "tpot_ms": "(end - first token) / (output tokens - 1) of one request; called TPOT by vLLM, ITL by aiperf and "
+    "guidellm, whose own TPOT is the whole latency / output tokens",
+    "event_gap_ms": "(end - first event) / (events - 1) of one request; equals tpot_ms when each event has one token",
+    "e2e_ms": "from sending a request to its last token",
+    "output_tokens_per_s": "output tokens of all good requests / time from the first start to the last end",
+    "total_tokens_per_s": "input and output tokens / the same time",
+    "output_tokens_per_s_per_gpu": "output_tokens_per_s / GPUs of the instance, idle ones included",
+    "total_tokens_per_s_per_gpu": "total_tokens_per_s / GPUs; what InferenceX calls tput_per_gpu",
+    "output_tokens_per_s_per_user": "output_tokens_per_s / concurrency; the user axis of vLLM's plot_pareto",
+    "decode_tokens_per_s_per_user": "1000 / median tpot_ms; called interactivity by InferenceX",
+    "e2e_tokens_per_s_per_user": "median of output tokens / end-to-end latency, prefill and queueing included",
+    "steady": "requests after the first wave and before the drain; null when a request failed",
+    "goodput": "good requests that kept every given bound / the time of output_tokens_per_s",
+}
+
+# The figures that a bound can be given for, and the field of a request that it bounds.
+SLO_NAMES: t.Final = ("ttft_ms", "tpot_ms", "e2e_ms")
+
 # Share of the asked concurrency that must be in flight for a moment to belong to the steady state.
 STEADY_SHARE: t.Final = 0.95
 
@@ -40,6 +61,17 @@ class Request:
     input_len: int
     output_len: int
     error: str
+    client_queue_s: float | None = None
+
+    @property
+    def tpot_s(self) -> float | None:
+        """Seconds an output token after the first one."""
+        return (self.latency_s - self.ttft_s) / (self.output_len - 1) if self.output_len > 1 else None
+
+    @property
+    def event_gap_s(self) -> float | None:
+        """Mean seconds between two stream events."""
+        return (self.latency_s - self.ttft_s) / (self.events - 1) if self.events > 1 else None
 
     @property
     def events(self) -> int:
@@ -77,10 +109,13 @@ def read_requests(raw: t.Mapping[str, t.Any], num_prompts: int) -> list[Request]
             f"The client's result has no list {', '.join(missing)}; requests cannot be validated without it.",
             "Use vLLM 0.12 or newer as the client.",
         )
-    # start_times came with vLLM 0.16 and latencies with 0.30.
+    # start_times came with vLLM 0.16, latencies and queue_times with 0.30.
     starts = raw.get("start_times") or [None] * num_prompts
     latencies = raw.get("latencies") or [None] * num_prompts
     lengths = {name: len(raw[name]) for name in REQUIRED_ARRAYS}
+    queues = raw.get("queue_times") or []
+    # The client leaves the waiting times of failed requests out: without a place for each, they belong to nobody.
+    queues = queues if len(queues) == num_prompts else [None] * num_prompts
     lengths.update(start_times=len(starts), latencies=len(latencies))
     wrong = {name: n for name, n in lengths.items() if n != num_prompts}
     if wrong:
@@ -89,13 +124,13 @@ def read_requests(raw: t.Mapping[str, t.Any], num_prompts: int) -> list[Request]
             "The client and this collection disagree about the number of prompts; keep the raw file and report it.",
         )
     try:
-        requests = [_request(raw, i, starts[i], latencies[i]) for i in range(num_prompts)]
+        requests = [_request(raw, i, starts[i], latencies[i], queues[i]) for i in range(num_prompts)]
     except (TypeError, ValueError) as e:
         raise ModelopsError(f"The client's result is not readable: {e}.", "Keep the raw file and report it.") from e
     return sorted(requests, key=lambda r: (r.start_s if r.start_s is not None else 0.0, r.index))
 
 
-def _request(raw: t.Mapping[str, t.Any], index: int, start: t.Any, latency: t.Any) -> Request:
+def _request(raw: t.Mapping[str, t.Any], index: int, start: t.Any, latency: t.Any, queue: t.Any) -> Request:
     gaps = tuple(float(gap) for gap in raw["itls"][index])
     ttft = float(raw["ttfts"][index])
     return Request(
@@ -107,6 +142,7 @@ def _request(raw: t.Mapping[str, t.Any], index: int, start: t.Any, latency: t.An
         input_len=int(raw["input_lens"][index]),
         output_len=int(raw["output_lens"][index]),
         error=str(raw["errors"][index] or ""),
+        client_queue_s=None if queue is None else float(queue),
     )
 
 
@@ -145,7 +181,7 @@ def _judge_one(request: Request, output_len: int, max_tokens_per_event: float | 
     return None
 
 
-def measured_part(requests: t.Sequence[Request], concurrency: int) -> list[Request]:
+def measured_part(requests: t.Sequence[Request], concurrency: int | None) -> list[Request]:
     """The requests that enter the figures: all of them, without the first one of a single stream.
 
     The first request of a single stream pays for the client's connection; with more streams one of many does.
@@ -156,26 +192,23 @@ def measured_part(requests: t.Sequence[Request], concurrency: int) -> list[Reque
 def compute(
     requests: t.Sequence[Request],
     failed: int,
-    concurrency: int,
+    concurrency: int | None,
+    *,
     gpus: int | None = None,
     client_duration_s: float | None = None,
+    slo: t.Mapping[str, float] | None = None,
 ) -> dict[str, t.Any]:
     """All figures of a point from its good ``requests``.
 
     ``failed`` is the number of requests that do not count, ``client_duration_s`` the client's own duration, used only
     when it wrote no start times (vLLM before 0.16). Rates are per second, latencies in milliseconds (``*_ms``).
-    ``*_per_gpu`` are None without ``gpus``. Definitions:
-
-    - ``tpot_ms``: (end - first token) / (output tokens - 1) of one request, the first token excluded;
-    - ``decode_tokens_per_s_per_user``: 1000 / median TPOT, what plots call interactivity;
-    - ``e2e_tokens_per_s_per_user``: median of output tokens / end-to-end latency, prefill and queueing included;
-    - ``output_tokens_per_s_per_user``: output rate / concurrency.
+    ``*_per_gpu`` are None without ``gpus``, what belongs to one of ``concurrency`` users without one. ``slo`` has
+    bounds in ms for some of :data:`SLO_NAMES`. The figures are defined in :data:`DEFINITIONS`.
     """
     tokens_in = sum(r.input_len for r in requests)
     tokens_out = sum(r.output_len for r in requests)
     duration, source = _duration(requests, client_duration_s)
-    tpots = [(r.latency_s - r.ttft_s) / (r.output_len - 1) for r in requests if r.output_len > 1]
-    tpot = summary(tpots, 1000)
+    tpot = _summary_ms(r.tpot_s for r in requests)
     events = sum(r.events for r in requests)
     output_rate = tokens_out / duration if duration else None
     total_rate = (tokens_in + tokens_out) / duration if duration else None
@@ -192,15 +225,21 @@ def compute(
         "total_tokens_per_s": total_rate,
         "output_tokens_per_s_per_gpu": output_rate / gpus if gpus and output_rate else None,
         "total_tokens_per_s_per_gpu": total_rate / gpus if gpus and total_rate else None,
-        "output_tokens_per_s_per_user": output_rate / concurrency if output_rate else None,
+        "output_tokens_per_s_per_user": output_rate / concurrency if output_rate and concurrency else None,
         "decode_tokens_per_s_per_user": 1000 / tpot["median"] if tpot["median"] else None,
         "e2e_tokens_per_s_per_user": statistics.median(r.output_len / r.latency_s for r in requests)
         if requests
         else None,
-        "steady_output_tokens_per_s": steady_rate(requests, concurrency),
+        "steady_output_tokens_per_s": None if failed else steady_rate(requests, concurrency),
+        "steady": None if failed else steady_part(requests, concurrency, duration),
+        "arrivals_per_s": arrival_rate(requests),
+        "goodput": goodput(requests, failed, duration, slo) if slo else None,
         "ttft_ms": summary([r.ttft_s for r in requests], 1000),
         "tpot_ms": tpot,
         "e2e_ms": summary([r.latency_s for r in requests], 1000),
+        "event_gap_ms": _summary_ms(r.event_gap_s for r in requests),
+        # With a concurrency all requests exist from the start and wait for their stream on purpose.
+        "client_queue_ms": _summary_ms(None if concurrency else r.client_queue_s for r in requests),
         "input_len": _spread([r.input_len for r in requests]),
         "output_len": _spread([r.output_len for r in requests]),
         "tokens_per_event": tokens_out / events if events else None,
@@ -209,9 +248,50 @@ def compute(
     }
 
 
+def _summary_ms(seconds: t.Iterable[float | None]) -> dict[str, float | None]:
+    return summary([value for value in seconds if value is not None], 1000)
+
+
 def without_token_times(figures: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     """The figures without those that rest on the time of the first token; throughput and end-to-end times stay."""
-    return {**figures, "ttft_ms": summary([]), "tpot_ms": summary([]), "decode_tokens_per_s_per_user": None}
+    none = summary([])
+    steady, good = figures.get("steady"), figures.get("goodput")
+    if good and not set(good["slo"]) <= {"e2e_ms"}:
+        good = {**dict.fromkeys(good), "slo": good["slo"]}
+    return {
+        **figures,
+        "ttft_ms": none,
+        "tpot_ms": none,
+        "event_gap_ms": none,
+        "decode_tokens_per_s_per_user": None,
+        "steady": steady and {**steady, "ttft_ms": none, "tpot_ms": none},
+        "goodput": good,
+    }
+
+
+def goodput(
+    requests: t.Sequence[Request], failed: int, duration: float | None, slo: t.Mapping[str, float]
+) -> dict[str, t.Any]:
+    """How much of the load kept every bound of ``slo`` (ms). A failed request kept none."""
+    kept = [r for r in requests if _keeps(r, slo)]
+    total = len(requests) + failed
+    return {
+        "slo": dict(slo),
+        "share": len(kept) / total if total else None,
+        "requests_per_s": len(kept) / duration if duration else None,
+        "output_tokens_per_s": sum(r.output_len for r in kept) / duration if duration else None,
+    }
+
+
+def _keeps(request: Request, slo: t.Mapping[str, float]) -> bool:
+    seconds = {"ttft_ms": request.ttft_s, "tpot_ms": request.tpot_s, "e2e_ms": request.latency_s}
+    return all(1000 * (seconds[name] or 0.0) <= bound for name, bound in slo.items())
+
+
+def arrival_rate(requests: t.Iterable[Request]) -> float | None:
+    """Requests a second between the first and the last start; None without start times."""
+    starts = sorted(r.start_s for r in requests if r.start_s is not None)
+    return (len(starts) - 1) / (starts[-1] - starts[0]) if len(starts) > 1 and starts[-1] > starts[0] else None
 
 
 def _duration(requests: t.Sequence[Request], client_duration_s: float | None) -> tuple[float | None, str]:
@@ -248,22 +328,61 @@ def peak_in_flight(requests: t.Iterable[Request]) -> int | None:
     return max((level for _moment, level in _in_flight_steps(requests)), default=None)
 
 
-def steady_rate(requests: t.Sequence[Request], concurrency: int) -> float | None:
-    """Output tokens/s between the first and the last moment with at least 95 % of the concurrency in flight.
+def steady_window(requests: t.Sequence[Request], concurrency: int | None) -> tuple[float, float] | None:
+    """Begin and end of the steady state on the client's clock; None without start times, or when it is empty.
 
-    This leaves out the drain at the end of a run. Tokens of one event count at its time. None without start times,
-    or when that window is empty.
+    Of a closed loop it lies between the first and the last moment with at least 95 % of the concurrency in flight: this
+    leaves out the drain at the end. Of an open loop it lies between the first end and the last start.
     """
-    wanted = math.ceil(STEADY_SHARE * concurrency)
     steps = _in_flight_steps(requests)
-    busy = [i for i, (_moment, level) in enumerate(steps) if level >= wanted]
-    if not busy:
+    if concurrency:
+        wanted = math.ceil(STEADY_SHARE * concurrency)
+        busy = [i for i, (_moment, level) in enumerate(steps) if level >= wanted]
+        if not busy:
+            return None
+        # The level of the last busy step holds until the next step.
+        begin, end = steps[busy[0]][0], steps[min(busy[-1] + 1, len(steps) - 1)][0]
+    else:
+        starts = [r.start_s for r in requests if r.start_s is not None]
+        if not starts:
+            return None
+        begin, end = min(r.start_s + r.latency_s for r in requests if r.start_s is not None), max(starts)
+    return (begin, end) if end > begin else None
+
+
+def steady_part(
+    requests: t.Sequence[Request], concurrency: int | None, duration: float | None
+) -> dict[str, t.Any] | None:
+    """Latencies without the first wave, whose prefills all come at once, and without the drain.
+
+    ``share`` is that of the window in the ``duration`` of the run.
+    """
+    window = steady_window(requests, concurrency)
+    if not window:
         return None
-    begin = steps[busy[0]][0]
-    # The level of the last busy step holds until the next step.
-    end = steps[min(busy[-1] + 1, len(steps) - 1)][0]
-    if end <= begin:
+    begin, end = window
+    ordered = sorted(requests, key=lambda r: r.start_s or 0.0)
+    inside = [
+        r
+        for r in ordered[concurrency or 0 :]
+        if r.start_s is not None and r.start_s >= begin and r.start_s + r.latency_s <= end
+    ]
+    return {
+        "window_s": end - begin,
+        "share": (end - begin) / duration if duration else None,
+        "requests": len(inside),
+        "ttft_ms": _summary_ms(r.ttft_s for r in inside),
+        "tpot_ms": _summary_ms(r.tpot_s for r in inside),
+        "e2e_ms": _summary_ms(r.latency_s for r in inside),
+    }
+
+
+def steady_rate(requests: t.Sequence[Request], concurrency: int | None) -> float | None:
+    """Output tokens/s in the steady state. Tokens of one event count at its time."""
+    window = steady_window(requests, concurrency)
+    if not window:
         return None
+    begin, end = window
     tokens = 0.0
     for request in requests:
         moment = (request.start_s or 0.0) + request.ttft_s

@@ -46,6 +46,11 @@ class Column:
     heading: str
     short: str
     path: tuple[str, ...]
+    part: str = "metrics"
+
+    def median(self, result: PointResult) -> float | None:
+        """The figure of one point."""
+        return result.median(*self.path, part=self.part)
 
 
 COLUMNS: t.Final = (
@@ -56,6 +61,10 @@ COLUMNS: t.Final = (
     Column("TTFT p50 (ms)", "TTFT ms", ("ttft_ms", "median")),
     Column("TPOT p50 (ms)", "TPOT ms", ("tpot_ms", "median")),
     Column("E2E p50 (ms)", "", ("e2e_ms", "median")),
+    Column("goodput (requests/s)", "", ("goodput", "requests_per_s")),
+    Column("energy (J/output token)", "", ("joules_per_output_token",), "energy"),
+    Column("efficiency (tok/s/W)", "", ("output_tokens_per_s_per_w",), "energy"),
+    Column("cost (per million output tokens)", "", ("per_million_output_tokens",), "cost"),
 )
 
 
@@ -136,10 +145,7 @@ def _findings(records: list[Record]) -> list[dict[str, t.Any]]:
 
 def _not_claimed(records: list[Record], results: list[PointResult]) -> list[str]:
     """What a reader could take from the table and should not."""
-    claims = [
-        "The prompts are random tokens and every output has the asked length: this is speed under load. It says "
-        "nothing about the quality of answers, real text, speculative decoding or tool calls."
-    ]
+    claims = [_dataset_claim(str(records[0]["identity"]["load"]["dataset"]))]
     repeats = min(len(r.records) for r in results)
     if repeats < 3:
         claims.append(f"Points were measured {repeats} time(s): there is no statement about noise between repeats.")
@@ -156,8 +162,35 @@ def _not_claimed(records: list[Record], results: list[PointResult]) -> list[str]
         claims.append(
             "The client ran on the server's host: there is no network in the latencies, and it took CPU time there."
         )
-    claims.append("Energy and cost were not measured.")
+    claims += _energy_claims(records)
+    if not any(r.get("cost") for r in records):
+        claims.append("Cost was not computed: no price was given.")
     return claims
+
+
+def _dataset_claim(dataset: str) -> str:
+    if dataset == "random tokens":
+        return (
+            "The prompts are random tokens and every output has the asked length: this is speed under load. It says "
+            "nothing about the quality of answers, real text, speculative decoding or tool calls."
+        )
+    return (
+        f"The prompts are {dataset}, and every output has the asked length: this is speed under load. It says nothing "
+        "about the quality of answers or tool calls."
+    )
+
+
+def _energy_claims(records: list[Record]) -> list[str]:
+    """What the energy figures leave out, or why there are none."""
+    measured = [r["energy"] for r in records if r.get("energy")]
+    if any(energy["valid"] for energy in measured):
+        claims = ["Energy is that of the instance's GPU boards; host, fans and power supplies are not in it."]
+    else:
+        claims = []
+    reasons = sorted({energy["reason"] for energy in measured if not energy["valid"]})
+    if not measured:
+        return ["Energy was not measured."]
+    return claims + [f"Energy was not measured: {'; '.join(reasons)}." for _reason in reasons[:1]]
 
 
 def number(value: float | None) -> str:
@@ -195,13 +228,15 @@ def rows(report: Report) -> tuple[list[str], list[list[str]]]:
 
 def _columns(report: Report, *, short: bool) -> list[Column]:
     shown = [column for column in COLUMNS if column.short or not short]
-    return [column for column in shown if any(r.median(*column.path) is not None for r in report.results)]
+    return [column for column in shown if any(column.median(r) is not None for r in report.results)]
 
 
 def _cells(result: PointResult, columns: t.Iterable[Column]) -> list[str]:
     point = result.point
-    load = [str(point["concurrency"]), f"{point['input_len']}/{point['output_len']}", str(point["num_prompts"])]
-    return load + [number(result.median(*column.path)) for column in columns]
+    rate = point.get("rate")
+    load = f"{rate:g}/s" if rate else str(point["concurrency"])
+    lengths = f"{point['input_len'] or 'file'}/{point['output_len']}"
+    return [load, lengths, str(point["num_prompts"]), *(number(column.median(result)) for column in columns)]
 
 
 def text_table(report: Report) -> str:

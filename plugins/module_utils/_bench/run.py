@@ -6,21 +6,29 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
+import math
 import os
 import random
 import secrets
+import time
 import typing as t
 from dataclasses import dataclass
 
 from .._errors import ModelopsError
-from .._findings import Finding, as_dicts, warning
-from . import api, engine, points, storage
+from .._findings import Finding, as_dicts, error, has_errors, warning
+from . import api, dataset, energy, engine, guards, nvml, points, storage
+from .compare import alike
 from .identity import build as build_identity
 from .identity import scrub
-from .measure import Facts, Job, Options, measure, random_text, take_sample
+from .measure import Facts, Job, Options, Power, measure, take_sample
+from .metrics import DEFINITIONS
+from .points import Measurement
 
 # The readiness completion: long enough to learn how many characters make a token, short enough for any context.
 _PROBE_CHARACTERS: t.Final = 64
+_PROBE_VERSES: t.Final = 512
 _PROBE_TOKENS: t.Final = 8
 _READY_TIMEOUT_S: t.Final = 120.0
 
@@ -34,10 +42,9 @@ class Outcome:
     results_file: str
     engine: str
     vllm_version: str
-
-    @property
-    def valid(self) -> bool:
-        return bool(self.points) and all(p["valid"] for p in self.points)
+    complete: bool
+    valid: bool
+    resumed: bool
 
 
 def run(options: Options) -> Outcome:
@@ -46,13 +53,18 @@ def run(options: Options) -> Outcome:
     A point that cannot be measured, or whose figures are wrong, becomes a record with ``valid`` false and the reason;
     the others are measured all the same.
     """
+    clock = _Clock(options.max_seconds)
     if not os.path.isdir(options.target.tokenizer):
         raise ModelopsError(
             f"tokenizer {options.target.tokenizer!r} is no directory on this host.",
             "Give the model's directory, where tokenizer.json lies; the client makes prompts of exact length with it.",
         )
+    prompts = dataset.read_file(options.dataset_file) if options.dataset_file else dataset.Dataset(options.dataset)
+    dataset.check_size(prompts, points.schedule(options.points, options.repeats, 0))
     client = engine.find_client(options.vllm, options.engine, options.target)
     facts, findings = _ask_server(options)
+    findings += guards.dummy_weights(options.identity)
+    power, host_gpus, driver = _power(options)
     base_seed = options.seed if options.seed is not None else secrets.randbits(31)
     sample = take_sample(options.server)
     identity = build_identity(
@@ -66,13 +78,31 @@ def run(options: Options) -> Outcome:
         client_version=client.version,
         loopback=options.server.loopback,
         gpus=options.gpus,
+        dataset=prompts.label,
+        host_gpus=host_gpus,
+        driver=driver,
     )
     findings += _versions(facts.version, client.version)
-    run_dir = storage.create_run_dir(options.results_dir)
-    job = Job(options, client, facts, run_dir)
-    records = []
-    for measurement in points.schedule(options.points, options.repeats, base_seed):
-        record = measure(job, measurement)
+    schedule = points.schedule(options.points, options.repeats, base_seed)
+    names = [measurement.name for measurement in schedule]
+    earlier = None
+    if options.resume:
+        earlier = storage.find_unfinished(options.results_dir, lambda other: alike(identity, other), names)
+    run_dir, records = earlier or (storage.create_run_dir(options.results_dir), {})
+    if not records:
+        storage.write_text(os.path.join(run_dir, storage.DEFINITIONS_FILE), json.dumps(DEFINITIONS, indent=2) + "\n")
+    first = next(iter(records.values()), None)
+    order_seed = first["base_seed"] if first else base_seed
+    job = Job(options, client, facts, run_dir, prompts, schedule, order_seed, power)
+    unmeasured = []
+    for measurement in schedule:
+        if measurement.name in records:
+            continue
+        if clock.over(measurement.point.id):
+            unmeasured.append(measurement)
+            continue
+        with clock.timed(measurement.point.id):
+            record = measure(job, measurement)
         record.update(
             schema_version=storage.SCHEMA_VERSION,
             run=os.path.basename(run_dir),
@@ -83,14 +113,73 @@ def run(options: Options) -> Outcome:
         # Errors of the server and of other libraries may quote anything.
         record = scrub(record, [options.server.api_key])
         storage.append_record(run_dir, record)
-        records.append(record)
+        records[measurement.name] = record
+    ordered = [records[name] for name in names if name in records]
+    if not ordered:
+        raise ModelopsError(
+            f"max_seconds is {options.max_seconds:.0f}, which did not last for one measurement.",
+            "Raise it; the readiness of the server and of the client counts, too.",
+        )
+    findings += _unmeasured(unmeasured, {r["point"]["id"] for r in ordered}, options.max_seconds)
     return Outcome(
-        points=records,
-        findings=as_dicts(findings) + _collect(records),
+        points=ordered,
+        findings=as_dicts(findings) + _collect(ordered),
         results_file=os.path.join(run_dir, storage.POINTS_FILE),
         engine=client.engine,
         vllm_version=client.version,
+        complete=not unmeasured,
+        valid=not has_errors(findings) and bool(ordered) and all(record["valid"] for record in ordered),
+        resumed=earlier is not None,
     )
+
+
+class _Clock:
+    """The time that a run may take: no measurement starts that would not be over in time."""
+
+    def __init__(self, max_seconds: float) -> None:
+        self._deadline = time.monotonic() + max_seconds if max_seconds else math.inf
+        self._took: dict[str, float] = {}
+
+    def over(self, point: str) -> bool:
+        """True when the time does not last for one more measurement of this point, as far as one is known."""
+        return time.monotonic() + self._took.get(point, 0.0) >= self._deadline
+
+    @contextlib.contextmanager
+    def timed(self, point: str) -> t.Iterator[None]:
+        """Learn how long a measurement of this point takes."""
+        begin = time.monotonic()
+        yield
+        self._took[point] = time.monotonic() - begin
+
+
+def _unmeasured(left: t.Sequence[Measurement], measured: t.Container[str], max_seconds: float) -> list[Finding]:
+    """What the time did not last for: an error when a point was not measured at all."""
+    if not left:
+        return []
+    never = sorted({m.point.id for m in left if m.point.id not in measured})
+    make = error if never else warning
+    what = f"; never: {', '.join(never)}" if never else ""
+    return [
+        make(
+            "time-bound-reached",
+            f"{len(left)} measurements were not made, since the run may take {max_seconds:.0f} s{what}.",
+            "Raise max_seconds, or run again with resume to measure the rest.",
+            unmeasured=len(left),
+            max_seconds=max_seconds,
+            points=never,
+        )
+    ]
+
+
+def _power(options: Options) -> tuple[Power, list[energy.Gpu], str]:
+    """What measures energy, and the GPUs and driver of this host when the server is on it."""
+    if not options.server.loopback:
+        return Power(reason="the server is not on the client's host"), [], ""
+    library = nvml.open_nvml()
+    if library is None:
+        return Power(reason="there is no NVIDIA driver on the client's host"), [], ""
+    uuids, reason = energy.choose(library.gpus, options.gpu_uuids, options.gpus)
+    return Power(library, uuids, reason), library.gpus, library.driver
 
 
 def _collect(records: t.Iterable[dict[str, t.Any]]) -> list[dict[str, t.Any]]:
@@ -133,7 +222,10 @@ def _ask_server(options: Options) -> tuple[Facts, list[Finding]]:
     else:
         max_model_len = _model_length(server, model, status, document)
     _status, version = api.get_json(server, "/version")
-    prompt = random_text(random.Random(secrets.randbits(64)), _PROBE_CHARACTERS)
+    # Verses have other tokens than random letters, and an example of theirs must be long enough to tell how long.
+    text = options.dataset == "text"
+    characters = _PROBE_VERSES if text else _PROBE_CHARACTERS
+    prompt = (dataset.verses if text else dataset.random_text)(random.Random(secrets.randbits(64)), characters)
     answer = api.complete(server, model, prompt, _PROBE_TOKENS, min(options.timeout, _READY_TIMEOUT_S))
     if answer.kind:
         raise ModelopsError(
@@ -143,7 +235,7 @@ def _ask_server(options: Options) -> tuple[Facts, list[Finding]]:
     facts = Facts(
         max_model_len=max_model_len,
         version=str(version["version"]) if isinstance(version, dict) and version.get("version") else None,
-        characters_per_token=_PROBE_CHARACTERS / (answer.prompt_tokens or _PROBE_CHARACTERS),
+        characters_per_token=characters / (answer.prompt_tokens or characters),
         tokens_per_event=answer.tokens_per_event,
     )
     return facts, findings

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import contextlib
+import glob
 import gzip
 import json
 import os
@@ -20,6 +21,8 @@ from .._errors import ModelopsError, NotBuiltError
 SCHEMA_VERSION: t.Final = 1
 POINTS_FILE: t.Final = "points.jsonl"
 RAW_DIR: t.Final = "raw"
+# What the figures mean, for readers that have the directory only.
+DEFINITIONS_FILE: t.Final = "definitions.json"
 
 # Texts make up most of a raw file and say nothing about speed.
 _STRIPPED: t.Final = ("generated_texts",)
@@ -109,6 +112,45 @@ def read_records(path: str) -> list[dict[str, t.Any]]:
     if not records:
         raise ModelopsError(f"{found} holds no record.", "The run measured nothing; run it again.")
     return records
+
+
+def name_of(record: t.Mapping[str, t.Any]) -> str:
+    """Names a measurement: its point and repeat."""
+    return f"{record['point']['id']}-r{record['repeat']}"
+
+
+def latest(records: t.Iterable[dict[str, t.Any]]) -> list[dict[str, t.Any]]:
+    """One record for each measurement: a resumed run measures again what was invalid, and the last one holds."""
+    return list({name_of(record): record for record in records}.values())
+
+
+def find_unfinished(
+    results_dir: str, alike: t.Callable[[t.Mapping[str, t.Any]], bool], names: t.Collection[str]
+) -> tuple[str, dict[str, dict[str, t.Any]]] | None:
+    """The newest run whose identity is ``alike``, with its valid records by name; None when all ``names`` are there.
+
+    A last line that was torn when the run was ended is cut off. Files that are no results are passed over.
+    """
+    for path in sorted(glob.glob(os.path.join(glob.escape(results_dir), "*", POINTS_FILE)), reverse=True):
+        _cut_torn_line(path)
+        try:
+            records = latest(read_records(path))
+        except ModelopsError:
+            continue
+        if not alike(records[0].get("identity") or {}):
+            continue
+        done = {name_of(record): record for record in records if record["valid"]}
+        missing = [name for name in names if name not in done]
+        return (os.path.dirname(path), done) if missing else None
+    return None
+
+
+def _cut_torn_line(path: str) -> None:
+    with open(path, "rb+") as f:
+        data = f.read()
+        whole = data.rfind(b"\n") + 1
+        if whole < len(data):
+            f.truncate(whole)
 
 
 def read_text(path: str) -> str | None:

@@ -78,6 +78,16 @@ def test_points_replace_the_short_form(run_module: RunModule, tmp_path: Path) ->
         ({"concurrency": []}, "no point to measure"),
         ({"concurrency": [32]}, "fewer than the 32"),
         ({"output_len": 1}, "output_len is 1"),
+        ({"points": [{"concurrency": 4, "rate": 2.0}]}, "has both concurrency and rate"),
+        ({"points": [{"input_len": 4}]}, "has neither concurrency nor rate"),
+        ({"rates": [-1]}, "rate is -1.0"),
+        ({"slo": {"ttft_ms": 0}}, "slo.ttft_ms is 0.0"),
+        ({"slo": {"itl_ms": 5}}, "itl_ms"),
+        ({"dataset": "file"}, "dataset is file and dataset_file is not set"),
+        ({"dataset_file": "/p.jsonl"}, "dataset is random and dataset_file is /p.jsonl"),
+        ({"gpu_hour_price": 1.5}, "gpu_hour_price is 1.5 and gpus is None"),
+        ({"gpu_hour_price": -1, "gpus": 8}, "gpu_hour_price is -1.0"),
+        ({"max_seconds": -1}, "max_seconds is -1"),
     ],
 )
 def test_bad_options_are_refused_also_in_check_mode(
@@ -145,6 +155,9 @@ class TestMeasuring:
         ],
     )
     @pytest.mark.parametrize("metrics", [True, False])
+    @pytest.mark.case(
+        "all-fail-exit-0", "error-event-counted-success", "truncated-stream-counted-success", "ignore-eos-missing"
+    )
     def test_a_fault_under_load_makes_the_point_invalid(
         self, run_module: RunModule, tmp_path: Path, fault: str, kind: str, metrics: bool
     ) -> None:
@@ -158,6 +171,7 @@ class TestMeasuring:
         assert found["numbers"]["kinds"] == {kind: 8}
         assert point["metrics"]["failed"] == 8
 
+    @pytest.mark.case("all-fail-exit-0")
     def test_when_every_request_fails_there_are_no_figures(self, run_module: RunModule, tmp_path: Path) -> None:
         with MockOpenAI(fault="http_500", healthy=BEFORE_LOAD) as mock:
             result = run_module("vllm_bench", params(tmp_path, mock.url))
@@ -179,6 +193,7 @@ class TestMeasuring:
             ({"restart_after": 10}, "server-restarted"),
         ],
     )
+    @pytest.mark.case("warmup-uses-first-prompt")
     def test_what_the_server_counts_can_make_a_point_invalid(
         self, run_module: RunModule, tmp_path: Path, behaviour: dict[str, t.Any], expected: str
     ) -> None:
@@ -204,6 +219,7 @@ class TestMeasuring:
         assert result["valid"] is True
         assert expected in ids(result["findings"], "warning")
 
+    @pytest.mark.case("chunk-is-not-token-coalesced", "first-chunk-bundles-tokens")
     def test_merged_tokens_leave_the_point_valid(self, run_module: RunModule, tmp_path: Path) -> None:
         # chunk-is-not-token-coalesced, first-chunk-bundles-tokens
         with MockOpenAI(tokens_per_event=4, token_s=0.002, metrics=False) as mock:
@@ -224,6 +240,7 @@ class TestMeasuring:
         assert result["valid"] is False
         assert ids(result["findings"], "error") == {"server-busy"}
 
+    @pytest.mark.case("range-ratio-context-overflow")
     def test_a_point_that_does_not_fit_is_refused_and_the_others_are_measured(
         self, run_module: RunModule, tmp_path: Path
     ) -> None:
@@ -261,6 +278,7 @@ class TestMeasuring:
         assert words in result["msg"]
         assert not (tmp_path / "results").exists()
 
+    @pytest.mark.case("readiness-default-off")
     def test_a_closed_port_is_a_failure(self, run_module: RunModule, tmp_path: Path) -> None:
         # readiness-default-off
         with MockOpenAI() as mock:
@@ -288,8 +306,127 @@ class TestMeasuring:
             bad = run_module("vllm_bench", params(tmp_path, mock.url, vllm=vllm, **given))
         assert good["valid"] is True
         files = [path for path in (tmp_path / "results").rglob("*") if path.is_file()]
-        assert len(files) == 5
+        # Each run: points, definitions and the client's log; the good one its raw result.
+        assert len(files) == 7
         texts = [gzip.decompress(p.read_bytes()) if p.suffix == ".gz" else p.read_bytes() for p in files]
         for result in (good, bad):
             texts.append(json.dumps({**result, "invocation": None}).encode())
         assert not [text for text in texts if b"key-4711" in text]
+
+    @pytest.mark.case("request-rate-burst", "client-queue-excluded")
+    def test_a_rate_is_offered_whatever_the_server_does(self, run_module: RunModule, tmp_path: Path) -> None:
+        given = params(tmp_path, concurrency=[], rates=[50], num_prompts=60, slo={"e2e_ms": 10000, "ttft_ms": 0.001})
+        with MockOpenAI(first_token_s=0.1, token_s=0.001) as mock:
+            result = run_module("vllm_bench", {**given, "url": mock.url})
+        assert result["valid"] is True
+        (point,) = result["points"]
+        assert point["point"]["id"] == "q50-i16-o20-n60"
+        assert (point["point"]["rate"], point["point"]["concurrency"]) == (50.0, None)
+        assert 20 < point["metrics"]["arrivals_per_s"] < 80
+        assert point["metrics"]["peak_in_flight"] > 1
+        assert "--max-concurrency" not in point["client"]["arguments"]
+        assert point["metrics"]["goodput"]["slo"] == {"e2e_ms": 10000.0, "ttft_ms": 0.001}
+        assert point["metrics"]["goodput"]["share"] in (0.0, None)
+
+    def test_verses_are_prompts_of_about_the_asked_length(self, run_module: RunModule, tmp_path: Path) -> None:
+        with MockOpenAI() as mock:
+            given = params(tmp_path, mock.url, dataset="text", input_len=200, repeats=2, gpus=2, gpu_hour_price=1.5)
+            result = run_module("vllm_bench", given)
+            prompts = mock.counters.prompts
+        assert result["valid"] is True
+        # The mock counts a character as a token.
+        assert {len(prompt) for prompt in prompts[1:]} == {200}
+        assert len(set(prompts)) == len(prompts) == 1 + 2 * (4 + 16)
+        point = result["points"][0]
+        assert point["identity"]["load"]["dataset"] == "verses of the collection"
+        assert point["cost"]["per_million_output_tokens"] > 0
+        assert point["energy"]["valid"] is False
+        assert point["energy"]["reason"]
+
+    def test_prompts_of_a_file_are_sent_once(self, run_module: RunModule, tmp_path: Path) -> None:
+        path = tmp_path / "p.jsonl"
+        path.write_text("".join(json.dumps({"prompt": f"question {n}"}) + "\n" for n in range(32)))
+        with MockOpenAI() as mock:
+            given = params(tmp_path, mock.url, dataset="file", dataset_file=str(path), repeats=2)
+            result = run_module("vllm_bench", given)
+            asked = [prompt for prompt in mock.counters.prompts if prompt.startswith("question")]
+            short = run_module("vllm_bench", {**given, "repeats": 3})
+        assert result["valid"] is True
+        assert len(set(asked)) == len(asked) == 32
+        assert result["points"][0]["point"]["id"] == "c4-o20-n16"
+        assert short["failed"] is True
+        assert "need 48 prompts, but the dataset has 32" in short["msg"]
+
+    def test_an_interrupted_run_is_continued_point_by_point(self, run_module: RunModule, tmp_path: Path) -> None:
+        # The second measurement fails, as if the server had been restarted in the middle.
+        with MockOpenAI(fault="http_500", healthy=1 + 20 + 4) as mock:
+            given = params(tmp_path, mock.url, repeats=2, resume=True)
+            first = run_module("vllm_bench", given)
+            assert (first["valid"], first["complete"], first["resumed"]) == (False, True, False)
+            points_file = Path(first["results_file"])
+            with points_file.open("a") as f:
+                f.write('{"schema_version": 1, "poi')  # torn when the run was killed
+            mock.behaviour.fault = ""
+            sent = len(mock.counters.prompts)
+            second = run_module("vllm_bench", given)
+            assert len(mock.counters.prompts) == sent + 1 + 20
+            third = run_module("vllm_bench", given)
+            prompts = mock.counters.prompts
+        assert (second["valid"], second["complete"], second["resumed"]) == (True, True, True)
+        assert second["results_file"] == first["results_file"]
+        assert [p["repeat"] for p in second["points"]] == [1, 2]
+        assert second["points"][0] == first["points"][0]
+        assert second["points"][1]["seed"] != first["points"][1]["seed"]
+        assert len(points_file.read_text().splitlines()) == 3
+        assert len(set(prompts)) == len(prompts)
+        # Nothing is missing any more: a new run.
+        assert (third["resumed"], third["results_file"] == first["results_file"]) == (False, False)
+        report = run_module("bench_report", {"results": first["results_file"], "formats": ["csv"]})
+        assert report["verdict"] == "recorded"
+        assert len(Path(report["files"][0]).read_text().splitlines()) == 3
+
+    def test_another_identity_is_not_continued(self, run_module: RunModule, tmp_path: Path) -> None:
+        with MockOpenAI() as mock:
+            first = run_module("vllm_bench", params(tmp_path, mock.url, identity={"layout": "tp2"}))
+            given = params(tmp_path, mock.url, identity={"layout": "tp4"}, repeats=2, resume=True)
+            second = run_module("vllm_bench", given)
+        assert first["results_file"] != second["results_file"]
+        assert second["resumed"] is False
+
+    def test_a_run_ends_in_time_and_tells_what_is_missing(self, run_module: RunModule, tmp_path: Path) -> None:
+        # The first measurement takes longer than the half of the time: there is no room for a second.
+        with MockOpenAI(first_token_s=0.6) as mock:
+            given = params(tmp_path, mock.url, repeats=2, max_seconds=4)
+            result = run_module("vllm_bench", given)
+        assert (result["complete"], result["valid"]) == (False, True)
+        assert [p["repeat"] for p in result["points"]] == [1]
+        (found,) = [f for f in result["findings"] if f["id"] == "time-bound-reached"]
+        assert found["severity"] == "warning"
+        assert found["numbers"] == {"unmeasured": 1, "max_seconds": 4, "points": []}
+
+    def test_a_point_that_the_time_never_reached_is_an_error(self, run_module: RunModule, tmp_path: Path) -> None:
+        with MockOpenAI(first_token_s=0.3) as mock:
+            given = params(tmp_path, mock.url, concurrency=[2, 4], num_prompts=8, max_seconds=1)
+            result = run_module("vllm_bench", given)
+            mock.behaviour.first_token_s = 1.2
+            nothing = run_module("vllm_bench", given)
+        assert nothing["failed"] is True
+        assert "did not last for one measurement" in nothing["msg"]
+        assert result["valid"] is False
+        (found,) = [f for f in result["findings"] if f["id"] == "time-bound-reached"]
+        assert (found["severity"], "c4-i16-o20-n8" in found["numbers"]["points"]) == ("error", True)
+
+    @pytest.mark.case("definition-tpot")
+    def test_the_results_say_what_their_figures_mean(self, run_module: RunModule, tmp_path: Path) -> None:
+        with MockOpenAI() as mock:
+            result = run_module("vllm_bench", params(tmp_path, mock.url))
+        definitions = json.loads((Path(result["results_file"]).parent / "definitions.json").read_text())
+        assert "(output tokens - 1)" in definitions["tpot_ms"]
+
+    @pytest.mark.case("moe-random-routing")
+    def test_dummy_weights_are_told_with_the_run(self, run_module: RunModule, tmp_path: Path) -> None:
+        with MockOpenAI() as mock:
+            given = params(tmp_path, mock.url, identity={"vllm_args": {"load-format": "dummy"}})
+            result = run_module("vllm_bench", given)
+        assert "dummy-weights" in ids(result["findings"], "warning")
+        assert "dummy-weights" in ids(result["points"][0]["run_findings"])

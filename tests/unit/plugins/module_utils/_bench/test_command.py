@@ -18,6 +18,7 @@ def value(arguments: list[str], flag: str) -> str:
     return arguments[arguments.index(flag) + 1]
 
 
+@pytest.mark.case("endpoint-mismatch", "auth-models-lookup", "ignore-eos-missing", "readiness-default-off")
 def test_nothing_is_left_to_a_default() -> None:
     arguments = command.bench_arguments(TARGET, MEASUREMENT, "/tmp/x", "python")
     assert arguments[:2] == ["bench", "serve"]
@@ -44,6 +45,7 @@ def test_nothing_is_left_to_a_default() -> None:
     assert {"--ignore-eos", "--save-result", "--save-detailed"} <= set(arguments)
 
 
+@pytest.mark.case("warmup-uses-first-prompt")
 def test_the_first_prompt_is_never_used_for_a_warm_up() -> None:
     # warmup-uses-first-prompt
     assert "--num-warmups" not in command.bench_arguments(TARGET, MEASUREMENT, "/tmp/x", "python")
@@ -85,3 +87,35 @@ def test_an_old_or_unreadable_client_is_refused() -> None:
         command.check_version("0.11.2")
     with pytest.raises(ModelopsError, match="not readable"):
         command.check_version("dev")
+
+
+@pytest.mark.case("request-rate-burst", "client-queue-excluded")
+@pytest.mark.parametrize("engine", ["python", "rust"])
+def test_a_rate_has_no_limit_of_streams(engine: command.Engine) -> None:
+    point = Point(None, 512, 128, 600, rate=10.0)
+    arguments = command.bench_arguments(TARGET, Measurement(point, 1, 1), "/tmp/x", engine)
+    assert value(arguments, "--request-rate") == "10"
+    assert "--max-concurrency" not in arguments
+
+
+def test_prompts_of_a_file_are_sent_as_they_are() -> None:
+    arguments = command.bench_arguments(TARGET, MEASUREMENT, "/tmp/x", "rust", prompts_file="/tmp/p.jsonl")
+    expected = {"--dataset-name": "custom", "--dataset-path": "/tmp/p.jsonl", "--custom-output-len": "128"}
+    assert {flag: value(arguments, flag) for flag in expected} == expected
+    assert "--skip-chat-template" in arguments
+    assert not {"--random-input-len", "--prompt-token-ids"} & set(arguments)
+
+
+@pytest.mark.case("sweep-owns-server")
+@pytest.mark.parametrize("engine", ["python", "rust"])
+def test_the_client_is_never_the_one_that_starts_and_kills_servers(engine: command.Engine) -> None:
+    arguments = command.bench_arguments(TARGET, MEASUREMENT, "/tmp/x", engine)
+    assert arguments[:2] == ["bench", "serve"]
+    assert not [a for a in arguments if "sweep" in a or "serve-cmd" in a]
+
+
+@pytest.mark.case("skip-tokenizer-one-token")
+def test_the_tokenizer_is_never_skipped() -> None:
+    arguments = command.bench_arguments(TARGET, MEASUREMENT, "/tmp/x", "python", prompts_file="/tmp/p.jsonl")
+    assert "--skip-tokenizer-init" not in arguments
+    assert value(arguments, "--tokenizer") == "/models/m"

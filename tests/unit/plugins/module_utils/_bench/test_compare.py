@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import copy
+import random
 import typing as t
 
 import pytest
@@ -123,6 +124,7 @@ def test_unlike_points_are_not_comparable(
     assert words in result.reasons[0]
 
 
+@pytest.mark.case("range-ratio-semantics")
 def test_another_realised_prompt_length_is_not_comparable() -> None:
     longer = repeats(BASE)
     for item in longer:
@@ -144,3 +146,59 @@ def test_medians_are_over_valid_repeats() -> None:
 
 def test_nested_identities_are_flattened_and_lists_are_values() -> None:
     assert flatten({"b": {"c": [1, 2], "a": None}, "a": 1}) == {"a": 1, "b.a": None, "b.c": [1, 2]}
+
+
+@pytest.mark.case("moe-random-routing")
+def test_layouts_are_not_compared_on_dummy_weights() -> None:
+    dummy = with_identity(repeats(BASE), "given.vllm_args", {"load-format": "dummy"})
+    assert judge(dummy, dummy).verdict == "same"
+    other = judge(with_identity(dummy, "given.layout", "tp4-dp2-ep"), dummy)
+    assert other.verdict == "not_comparable"
+    assert "layouts (tp4-dp2-ep, tp8-ep) are not compared" in other.reasons[0]
+    one_side = judge(repeats(BASE), dummy)
+    assert one_side.reasons == ["load_format is dummy in the baseline only"]
+
+
+def test_the_host_is_compared_when_both_sides_know_it() -> None:
+    known = with_identity(repeats(BASE), "host", {"driver": "580.159.04"})
+    assert judge(known, repeats(BASE)).verdict == "same"
+    result = judge(with_identity(known, "host", {"driver": "570.1"}), known)
+    assert result.reasons == ["host.driver is '570.1', in the baseline '580.159.04'"]
+
+
+def test_open_loops_are_points_of_their_own() -> None:
+    point = {"id": "q4-i512-o128-n240", "concurrency": None, "rate": 4.0, "input_len": 512, "output_len": 128}
+    open_loop = {"point": {**point, "num_prompts": 240}}
+    results = group([record(8), record(**open_loop), record(1)])
+    assert [r.point["id"] for r in results] == ["c1-i512-o128-n10", "c8-i512-o128-n80", "q4-i512-o128-n240"]
+    assert judge(repeats(BASE, **open_loop), repeats(BASE, **open_loop)).verdict == "same"
+
+
+@pytest.mark.parametrize("noise", [0.01, 0.03, 0.05])
+@pytest.mark.parametrize("seed", range(8))
+def test_noise_never_fails_a_build_twice_in_ten_identical_runs(noise: float, seed: int) -> None:
+    """Ten runs of five repeats of one machine against a baseline of it: three points, and three figures each."""
+    rng = random.Random(f"{noise} {seed}")
+
+    def run() -> list[dict[str, t.Any]]:
+        # Each run has an offset of its own (what changes between starts of a server), and each repeat its noise.
+        offset = rng.gauss(1, noise / 2)
+        return [
+            record(c, repeat, rate=1000 * c * offset * rng.gauss(1, noise), ttft_ms=50 * rng.gauss(1, 2 * noise))
+            for c in (1, 8, 64)
+            for repeat in range(1, 6)
+        ]
+
+    baseline = run()
+    verdicts = [judge(run(), baseline).verdict for _build in range(10)]
+    assert verdicts.count("worse") <= 1
+
+
+def test_a_real_loss_fails_every_build() -> None:
+    rng = random.Random(1)
+
+    def run(factor: float) -> list[dict[str, t.Any]]:
+        return repeats([1000 * factor * rng.gauss(1, 0.01) for _repeat in range(5)])
+
+    baseline = run(1.0)
+    assert [judge(run(0.85), baseline).verdict for _build in range(10)] == ["worse"] * 10

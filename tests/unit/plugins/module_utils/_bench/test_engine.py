@@ -44,6 +44,7 @@ def test_a_missing_executable_is_named() -> None:
         engine.find_client("/nowhere/vllm", "auto", target())
 
 
+@pytest.mark.case("ulimit-silent-fail")
 def test_the_file_limit_is_raised_or_the_point_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     # ulimit-silent-fail
     calls: list[tuple[int, int]] = []

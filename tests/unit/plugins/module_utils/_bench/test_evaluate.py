@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import typing as t
 
+import pytest
 from ansible_collections.modelops.vllm.plugins.module_utils._bench.evaluate import evaluate
 from ansible_collections.modelops.vllm.plugins.module_utils._bench.points import Point
 from ansible_collections.modelops.vllm.plugins.module_utils._bench.prometheus import Sample
@@ -44,6 +45,7 @@ def test_without_counters_a_run_is_valid_and_says_so(load_fixture: LoadFixture) 
     assert verdict.server is None
 
 
+@pytest.mark.case("all-fail-exit-0")
 def test_when_all_requests_fail_there_are_no_figures(load_fixture: LoadFixture) -> None:
     # all-fail-exit-0
     data = result(load_fixture)

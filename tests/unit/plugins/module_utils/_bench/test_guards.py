@@ -9,7 +9,7 @@ import dataclasses
 import typing as t
 
 import pytest
-from ansible_collections.modelops.vllm.plugins.module_utils._bench import guards
+from ansible_collections.modelops.vllm.plugins.module_utils._bench import client_guards, guards
 from ansible_collections.modelops.vllm.plugins.module_utils._bench.metrics import Failure, Request
 from ansible_collections.modelops.vllm.plugins.module_utils._bench.points import Point
 from ansible_collections.modelops.vllm.plugins.module_utils._bench.prometheus import Delta
@@ -96,13 +96,15 @@ def test_cache_hits_are_noted_and_then_refused(rate: float | None, severity: str
     assert said(found) == ([("prefix-cache-hits", severity)] if severity else [])
 
 
+@pytest.mark.case("ttft-includes-queue")
 def test_queueing_is_told_from_prefill() -> None:
     # ttft-includes-queue
-    assert said(guards.queueing(changed(queue_ms_mean=80.0), 100.0, 8)) == [("ttft-includes-queue", "warning")]
-    assert guards.queueing(changed(queue_ms_mean=5.0), 100.0, 8) == []
-    assert guards.queueing(None, 100.0, 8) == []
+    assert said(guards.queueing(changed(queue_ms_mean=80.0), 100.0)) == [("ttft-includes-queue", "warning")]
+    assert guards.queueing(changed(queue_ms_mean=5.0), 100.0) == []
+    assert guards.queueing(None, 100.0) == []
 
 
+@pytest.mark.case("spec-random-unrepresentative")
 def test_preemptions_and_speculation_are_told() -> None:
     # spec-random-unrepresentative
     assert said(guards.preemptions(changed(preemptions=3))) == [("preemptions", "warning")]
@@ -116,6 +118,7 @@ def test_merged_tokens_are_told(ratio: float | None, told: bool) -> None:
     assert bool(guards.coalescing(ratio)) is told
 
 
+@pytest.mark.case("range-ratio-semantics")
 def test_prompts_of_another_length_are_told() -> None:
     # range-ratio-semantics: what counts is the realised length
     assert guards.shape([request(66), request(65)], POINT) == []
@@ -123,19 +126,23 @@ def test_prompts_of_another_length_are_told() -> None:
 
 
 def test_short_runs_are_told() -> None:
-    assert guards.few_prompts(POINT) == []
-    assert said(guards.few_prompts(dataclasses.replace(POINT, num_prompts=16))) == [("few-prompts", "warning")]
+    assert client_guards.few_prompts(POINT) == []
+    assert said(client_guards.few_prompts(dataclasses.replace(POINT, num_prompts=16))) == [("few-prompts", "warning")]
 
 
+@pytest.mark.case("client-gil-ttft")
 def test_the_python_client_is_distrusted_when_it_is_busy_or_too_many_streams_ask() -> None:
     # client-gil-ttft
-    assert said(guards.client_load("python", 0.95)) == [("client-saturated", "warning")]
+    assert said(client_guards.client_load("python", 0.95)) == [("client-saturated", "warning")]
     assert (
-        guards.client_load("python", 0.5) == guards.client_load("rust", 4.0) == guards.client_load("python", None) == []
+        client_guards.client_load("python", 0.5)
+        == client_guards.client_load("rust", 4.0)
+        == client_guards.client_load("python", None)
+        == []
     )
-    assert guards.client_ceiling("python", 64) == guards.client_ceiling("rust", 512) == []
-    assert guards.client_ceiling("python", 128)[0].numbers["late_ms"] == [17, 56]
-    assert guards.client_ceiling("python", 1000)[0].numbers["late_ms"] == [160, 540]
+    assert client_guards.client_ceiling("python", 64) == client_guards.client_ceiling("rust", 512) == []
+    assert client_guards.client_ceiling("python", 128)[0].numbers["late_ms"] == [17, 56]
+    assert client_guards.client_ceiling("python", 1000)[0].numbers["late_ms"] == [160, 540]
 
 
 @pytest.mark.parametrize(
@@ -159,19 +166,105 @@ def test_token_times_of_a_stalled_client_are_withheld(
     late: float, tpot: float | None, change: Delta | None, withheld: bool
 ) -> None:
     figures = {"late_first_reads": late, "tpot_ms": {"mean": tpot}}
-    assert said(guards.token_times(figures, change)) == ([("token-times-withheld", "warning")] if withheld else [])
+    assert said(client_guards.token_times(figures, change)) == (
+        [("token-times-withheld", "warning")] if withheld else []
+    )
 
 
 @pytest.mark.parametrize(("ttft", "told"), [(57.9, False), (58.1, True), (None, False), (20.0, False)])
+@pytest.mark.case("client-gil-ttft")
 def test_a_late_client_is_told(ttft: float | None, told: bool) -> None:
     # client-gil-ttft
-    assert bool(guards.late_client({"ttft_ms": {"mean": ttft}}, HEALTHY)) is told
-    assert guards.late_client({"ttft_ms": {"mean": ttft}}, None) == []
+    assert bool(client_guards.late_client({"ttft_ms": {"mean": ttft}}, HEALTHY)) is told
+    assert client_guards.late_client({"ttft_ms": {"mean": ttft}}, None) == []
 
 
+@pytest.mark.case("client-connection-limit")
 def test_the_load_must_have_been_there() -> None:
     # client-connection-limit
-    assert guards.reached(POINT, 8, HEALTHY) == []
-    assert said(guards.reached(POINT, 5, HEALTHY)) == [("concurrency-not-reached", "warning")]
-    assert said(guards.reached(POINT, 8, changed(peak_running=9))) == [("other-requests-seen", "warning")]
-    assert guards.reached(POINT, None, None) == []
+    assert client_guards.reached(POINT, 8, HEALTHY) == []
+    assert said(client_guards.reached(POINT, 5, HEALTHY)) == [("concurrency-not-reached", "warning")]
+    assert said(client_guards.reached(POINT, 8, changed(peak_running=9))) == [("other-requests-seen", "warning")]
+    assert client_guards.reached(POINT, None, None) == []
+
+
+def figures(**changes: t.Any) -> dict[str, t.Any]:
+    middle = {"n": 80, "median": 100.0, "mean": 100.0}
+    return {"tokens_per_event": 1.0, "ttft_ms": middle, "e2e_ms": {**middle, "median": 500.0}, **changes}
+
+
+@pytest.mark.case("reasoning-hidden")
+def test_tokens_that_the_server_does_not_send_are_told() -> None:
+    late = {"n": 80, "median": 450.0}
+    found = guards.hidden_tokens(figures(tokens_per_event=5.0, ttft_ms=late), HEALTHY)
+    assert said(found) == [("tokens-hidden", "warning")]
+    assert found[0].numbers["ttft_share"] == pytest.approx(0.9)
+    # Several tokens an event are merged ones when the first comes early, and accepted ones with speculation.
+    assert guards.hidden_tokens(figures(tokens_per_event=5.0), HEALTHY) == []
+    assert guards.hidden_tokens(figures(tokens_per_event=5.0, ttft_ms=late), changed(acceptance_length=4.8)) == []
+    assert guards.hidden_tokens(figures(ttft_ms=late), None) == []
+
+
+@pytest.mark.case("reasoning-hidden")
+def test_an_answer_in_one_event_has_no_token_times() -> None:
+    one = {"late_first_reads": 0.0, "tpot_ms": {"mean": 0.0}, "event_gap_ms": {"n": 0}}
+    assert said(client_guards.token_times(one, None)) == [("token-times-withheld", "warning")]
+
+
+@pytest.mark.case("spec-random-unrepresentative")
+def test_speculation_on_text_is_no_trap() -> None:
+    assert guards.speculation(changed(acceptance_length=2.4), random_prompts=False) == []
+
+
+@pytest.mark.case("client-queue-excluded")
+def test_requests_that_wait_at_the_client_are_told() -> None:
+    assert said(client_guards.client_queue({"client_queue_ms": {"median": 450.0}})) == [("client-queue", "warning")]
+    assert client_guards.client_queue({"client_queue_ms": {"median": 2.0}}) == []
+    assert client_guards.client_queue({"client_queue_ms": {"median": None}}) == []
+
+
+def arriving(every: float, latencies: t.Iterable[float]) -> list[Request]:
+    return [Request(i, every * i, 0.05, latency, (0.1,), 64, 20, "") for i, latency in enumerate(latencies)]
+
+
+RATE = Point(None, 64, 20, 600, rate=10.0)
+
+
+def test_a_rate_that_was_not_offered_is_told() -> None:
+    assert client_guards.open_loop(arriving(0.1, [0.5] * 600), RATE, 10.0) == []
+    assert client_guards.open_loop(arriving(0.1, [0.5] * 600), RATE, 8.9) == []
+    assert said(client_guards.open_loop(arriving(0.1, [0.5] * 600), RATE, 8.5)) == [("rate-not-reached", "warning")]
+    assert client_guards.open_loop(arriving(0.1, [0.5] * 600), POINT, 8.5) == []
+
+
+def test_a_queue_that_grows_is_told() -> None:
+    growing = [0.5 + 0.005 * i for i in range(600)]
+    (found,) = client_guards.open_loop(arriving(0.1, growing), RATE, 10.0)
+    assert (found.id, found.severity) == ("overload", "warning")
+    assert found.numbers["late_ms"] > 2 * found.numbers["early_ms"]
+    assert client_guards.open_loop(arriving(0.1, [0.5, 1.5] * 10), RATE, 10.0) == []
+
+
+def test_an_open_loop_has_no_concurrency_to_reach() -> None:
+    assert client_guards.reached(RATE, 3, HEALTHY) == []
+    assert said(client_guards.few_prompts(dataclasses.replace(RATE, num_prompts=64))) == [("few-prompts", "warning")]
+    assert client_guards.few_prompts(RATE) == []
+
+
+@pytest.mark.case("moe-random-routing")
+@pytest.mark.parametrize(
+    ("given", "dummy"),
+    [
+        ({"vllm_args": {"load-format": "dummy"}}, True),
+        ({"vllm_args": {"load_format": "dummy"}}, True),
+        ({"args": ["serve", "m", "--load-format", "dummy", "--port", "1"]}, True),
+        ({"args": ["--load-format=dummy"]}, True),
+        ({"args": "vllm serve m --load-format dummy"}, True),
+        ({"vllm_args": {"load-format": "auto"}}, False),
+        ({"args": ["--load-format", "safetensors", "dummy"]}, False),
+        ({"vllm_args": None}, False),
+        ({}, False),
+    ],
+)
+def test_weights_that_were_never_loaded_are_told(given: dict[str, t.Any], dummy: bool) -> None:
+    assert said(guards.dummy_weights(given)) == ([("dummy-weights", "warning")] if dummy else [])

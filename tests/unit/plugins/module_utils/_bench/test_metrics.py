@@ -54,10 +54,12 @@ def test_a_healthy_result_has_no_failure() -> None:
         ({"itls": [[0.01] * 9, [0.01] * 14]}, "too-many-events"),
     ],
 )
+@pytest.mark.case("ignore-eos-missing", "skip-tokenizer-one-token")
 def test_a_request_that_does_not_count_is_named(changes: dict[str, t.Any], kind: str) -> None:
     assert verdicts(raw(**changes)) == [(1, kind)]
 
 
+@pytest.mark.case("truncated-stream-counted-success")
 def test_a_cut_stream_is_seen_by_its_events_although_its_length_looks_right() -> None:
     # truncated-stream-counted-success: two words counted as the asked ten tokens
     data = raw(itls=[[0.01] * 9, [0.01]], latencies=[0.19, 0.11])
@@ -122,6 +124,7 @@ def test_without_gpus_there_is_no_figure_for_each_gpu() -> None:
     assert figures["output_tokens_per_s_per_gpu"] is None
 
 
+@pytest.mark.case("failed-requests-drag-metrics")
 def test_failed_requests_are_in_the_error_rate_and_in_no_latency() -> None:
     # failed-requests-drag-metrics
     requests = metrics.read_requests(raw(4), 4)
@@ -131,6 +134,7 @@ def test_failed_requests_are_in_the_error_rate_and_in_no_latency() -> None:
     assert beside["ttft_ms"] == alone["ttft_ms"]
 
 
+@pytest.mark.case("chunk-is-not-token-coalesced")
 def test_several_tokens_in_an_event_change_no_tpot() -> None:
     # chunk-is-not-token-coalesced
     data = raw(itls=[[0.045, 0.045]] * 2)
@@ -147,6 +151,7 @@ def test_a_single_stream_drops_its_first_request_in_order_of_sending() -> None:
     assert len(metrics.measured_part(requests, 8)) == 3
 
 
+@pytest.mark.case("max-concurrent-requests-exceeds-cap")
 def test_the_peak_comes_from_the_requests_and_not_from_whole_seconds() -> None:
     # max-concurrent-requests-exceeds-cap: four short requests inside one second, two at a time
     data = raw(4, start_times=[100.0, 100.0, 100.19, 100.19])
@@ -171,6 +176,7 @@ def test_the_steady_state_leaves_out_the_drain() -> None:
 
 
 @pytest.mark.parametrize("engine", ["python", "rust"])
+@pytest.mark.case("definition-tpot")
 def test_our_figures_agree_with_those_of_the_real_client(engine: str, load_fixture: LoadFixture) -> None:
     # Recorded from vLLM 0.32.0 on CPU with a tiny model: 16 requests, concurrency 4, 64 input and 32 output tokens.
     data = json.loads(load_fixture(f"bench/vllm-0.32.0-{engine}.json"))
@@ -188,3 +194,102 @@ def test_our_figures_agree_with_those_of_the_real_client(engine: str, load_fixtu
     assert figures["peak_in_flight"] == 4
     # The client's own figure is four times the cap that it was given.
     assert data["max_concurrent_requests"] == 16
+
+
+def closed_loop(waves: int = 10, concurrency: int = 4) -> dict[str, t.Any]:
+    """Waves of 10 tokens at 10 ms; the first wave has 0.3 s to its first token, the others 0.1 s."""
+    n = waves * concurrency
+    ttfts = [0.3] * concurrency + [0.1] * (n - concurrency)
+    starts = [0.0] * concurrency + [0.39 + 0.19 * w for w in range(waves - 1) for _stream in range(concurrency)]
+    return raw(n, ttfts=ttfts, latencies=[x + 0.09 for x in ttfts], start_times=starts)
+
+
+@pytest.mark.case("first-wave-burst", "ramp-in-stats-locust")
+def test_the_steady_state_stands_beside_the_total_and_leaves_out_the_first_wave() -> None:
+    figures = metrics.compute(metrics.read_requests(closed_loop(), 40), 0, 4)
+    assert figures["ttft_ms"]["max"] == pytest.approx(300)
+    assert figures["ttft_ms"]["n"] == 40
+    steady = figures["steady"]
+    assert steady["requests"] == 36
+    assert steady["ttft_ms"]["max"] == pytest.approx(100)
+    assert steady["e2e_ms"]["median"] == pytest.approx(190)
+    assert steady["share"] == pytest.approx(1.0)
+
+
+@pytest.mark.case("rust-steady-state-ignores-failures")
+def test_there_is_no_steady_state_beside_failures() -> None:
+    requests = metrics.read_requests(closed_loop(), 40)
+    figures = metrics.compute(requests[::2], 20, 4)
+    assert (figures["steady"], figures["steady_output_tokens_per_s"]) == (None, None)
+    assert metrics.compute(requests, 0, 4)["steady_output_tokens_per_s"] > 0
+
+
+def test_the_steady_state_of_an_open_loop_is_between_the_first_end_and_the_last_start() -> None:
+    data = raw(11, start_times=[0.1 * i for i in range(11)])
+    figures = metrics.compute(metrics.read_requests(data, 11), 0, None)
+    assert figures["steady"]["window_s"] == pytest.approx(0.81)
+    assert figures["arrivals_per_s"] == pytest.approx(10)
+    assert figures["output_tokens_per_s_per_user"] is None
+    assert figures["decode_tokens_per_s_per_user"] == pytest.approx(100)
+
+
+def test_goodput_counts_what_kept_every_bound() -> None:
+    data = raw(4, ttfts=[0.1, 0.1, 0.2, 0.1], latencies=[0.19, 0.28, 0.29, 0.19])
+    requests = metrics.read_requests(data, 4)
+    figures = metrics.compute(requests[:3], 1, 1, slo={"ttft_ms": 150.0, "tpot_ms": 15.0})
+    # The second is too slow for each token (20 ms), the third to its first; the fourth failed.
+    assert figures["goodput"]["share"] == 0.25
+    assert figures["goodput"]["requests_per_s"] == pytest.approx(1 / figures["duration_s"])
+    assert figures["goodput"]["output_tokens_per_s"] == pytest.approx(10 / figures["duration_s"])
+    assert metrics.compute(requests, 0, 1, slo={"e2e_ms": 280.5})["goodput"]["share"] == 0.75
+    assert metrics.compute(requests, 0, 1)["goodput"] is None
+
+
+def test_goodput_goes_with_the_times_that_it_rests_on() -> None:
+    requests = metrics.read_requests(raw(4), 4)
+    by_token = metrics.compute(requests, 0, 1, slo={"ttft_ms": 150.0})
+    assert metrics.without_token_times(by_token)["goodput"]["requests_per_s"] is None
+    whole = metrics.compute(requests, 0, 1, slo={"e2e_ms": 200.0})
+    assert metrics.without_token_times(whole)["goodput"] == whole["goodput"]
+
+
+@pytest.mark.case("first-chunk-bundles-tokens")
+def test_a_first_event_of_several_tokens_is_between_two_figures() -> None:
+    # Four tokens at once, then one each 10 ms: a true TPOT of 10 ms, which the usage alone does not tell.
+    data = raw(1, output_lens=[20], itls=[[0.01] * 16], ttfts=[0.1], latencies=[0.26])
+    figures = metrics.compute(metrics.read_requests(data, 1), 0, 1)
+    assert figures["tpot_ms"]["median"] == pytest.approx(160 / 19)
+    assert figures["event_gap_ms"]["median"] == pytest.approx(10)
+    # The rate over the whole answer rests on no event at all.
+    assert figures["e2e_tokens_per_s_per_user"] == pytest.approx(20 / 0.26)
+
+
+@pytest.mark.case("definition-tpot", "per-gpu-total-tokens")
+def test_every_rate_and_latency_is_defined_where_it_is_stored() -> None:
+    figures = metrics.compute(metrics.read_requests(raw(), 2), 0, 1, gpus=4)
+    assert set(metrics.DEFINITIONS) <= set(figures)
+    named = {name for name in figures if name.endswith(("_ms", "_per_gpu", "_per_user"))}
+    assert named - set(metrics.DEFINITIONS) == {"client_queue_ms"}
+    # Three rates that others call the throughput of a GPU or the speed of a user.
+    assert figures["output_tokens_per_s_per_gpu"] == pytest.approx(20 / 0.39 / 4)
+    assert figures["total_tokens_per_s_per_gpu"] == pytest.approx(36 / 0.39 / 4)
+    assert figures["decode_tokens_per_s_per_user"] == pytest.approx(100)
+    assert figures["output_tokens_per_s_per_user"] == pytest.approx(20 / 0.39)
+
+
+@pytest.mark.case("empty-text-error")
+def test_tokens_are_counted_by_usage_and_not_by_their_text() -> None:
+    figures = metrics.compute(metrics.read_requests(raw(generated_texts=["", ""]), 2), 0, 1)
+    assert verdicts(raw(generated_texts=["", ""])) == []
+    assert figures["output_tokens"] == 20
+
+
+@pytest.mark.case("client-queue-excluded")
+def test_waiting_at_the_client_is_told_for_open_loops() -> None:
+    data = raw(4, queue_times=[0.0, 0.5, 1.0, 1.5])
+    assert metrics.compute(metrics.read_requests(data, 4), 0, None)["client_queue_ms"]["median"] == pytest.approx(750)
+    # With a concurrency all requests wait for their stream from the start.
+    assert metrics.compute(metrics.read_requests(data, 4), 0, 2)["client_queue_ms"]["n"] == 0
+    # The client leaves out those of failed requests: then nobody knows whose they are.
+    data["queue_times"] = [0.5]
+    assert metrics.compute(metrics.read_requests(data, 4), 0, None)["client_queue_ms"]["n"] == 0

@@ -1,0 +1,37 @@
+# Copyright: (c) 2026, The modelops.vllm contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE: this file is an implementation detail of modelops.vllm and may change without notice.
+"""The results as CSV, one line a measurement, for spreadsheets and other tools. Pure."""
+
+from __future__ import annotations
+
+import csv
+import io
+import typing as t
+
+from .compare import flatten
+from .report import Report
+
+# Columns of the load and the verdict, before the figures.
+_LEADING: t.Final = ("point.id", "repeat", "valid", "findings", "run", "started_unix", "ended_unix")
+# What is in the columns; the identity is the same in each line and stays in points.jsonl.
+_PARTS: t.Final = ("point", "metrics", "energy", "cost", "server", "client")
+
+
+def csv_table(report: Report) -> str:
+    """All records of a report with every figure under its dotted name; empty cells are figures that do not exist."""
+    rows = []
+    for result in report.results:
+        for record in result.records:
+            row = {name: record.get(name) for name in ("repeat", "valid", "run", "started_unix", "ended_unix")}
+            row["findings"] = " ".join(found["id"] for found in record["findings"])
+            for part in _PARTS:
+                row.update(flatten(record.get(part) or {}, part))
+            rows.append({name: value for name, value in row.items() if not isinstance(value, (list, dict))})
+    others = sorted({name for row in rows for name in row} - set(_LEADING))
+    out = io.StringIO()
+    writer = csv.DictWriter(out, [*_LEADING, *others], lineterminator="\n", restval="")
+    writer.writeheader()
+    writer.writerows(rows)
+    return out.getvalue()

@@ -1,0 +1,68 @@
+# Copyright: (c) 2026, The modelops.vllm contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE: this file is an implementation detail of modelops.vllm and may change without notice.
+"""English text of our own for the dataset ``text``: lines of about ten words, in the measure of a sonnet. Data only."""
+
+from __future__ import annotations
+
+import typing as t
+
+VERSES: t.Final = (
+    "The rack stands humming in the early light,",
+    "Eight quiet boards that warm the morning air;",
+    "A lamp of green has kept its watch all night,",
+    "And no one came, for no one needed there.",
+    "The river bends where once a mill had been,",
+    "Its wheel now still beneath the willow's shade;",
+    "A heron waits, as patient as unseen,",
+    "Above the stones that older floods have laid.",
+    "When autumn wind comes walking through the corn,",
+    "It counts the ears as careful farmers do,",
+    "And leaves behind, before the day is born,",
+    "A field of gold beneath a field of dew.",
+    "I wrote a letter that I never sent,",
+    "And folded it so small it fit a ring;",
+    "The years that passed forgot the thing I meant,",
+    "But not the bird that tried that day to sing.",
+    "The harbour bell has told the turning tide,",
+    "The boats lean over, sleeping on the sand;",
+    "A child has walked to reach the other side,",
+    "With half the ocean's shells in either hand.",
+    "What is a number but a name for more,",
+    "A step that asks to take another one?",
+    "The sailor counts the lights along the shore,",
+    "And finds the last of them to be the sun.",
+    "My neighbour's clock is slow by half an hour,",
+    "And so he has more evening than the rest;",
+    "He waters, long past dusk, a single flower,",
+    "And swears the time he steals to be the best.",
+    "The train departs with no one at the door,",
+    "Its windows carry squares of yellow glow;",
+    "The signalman has seen it all before,",
+    "And still looks up to watch the carriage go.",
+    "Let winter write its sentence on the glass,",
+    "In letters that no school has ever taught;",
+    "The reader's breath will make the meaning pass,",
+    "And leave a window where there was a thought.",
+    "The baker rises when the poets sleep,",
+    "And kneads the dark until it turns to bread;",
+    "Some promises are easier to keep",
+    "With flour on the hands and none ahead.",
+    "A map is honest only to the bird,",
+    "For we must climb the lines that it has drawn;",
+    "The mountain never said a single word,",
+    "And yet we talked with it from dusk to dawn.",
+    "The old machine repeats what it was told,",
+    "And learns from every answer what to ask;",
+    "Its memory is neither young nor old,",
+    "And finds no end, nor wants one, to its task.",
+    "Beneath the bridge the water keeps its pace,",
+    "And carries off the colours of the town;",
+    "It borrows every evening someone's face,",
+    "And sets it, many miles downriver, down.",
+    "The key was hanging where it always hung,",
+    "The house around it long ago was sold;",
+    "A door is but a song that must be sung",
+    "By someone who comes in out of the cold.",
+)
