@@ -18,6 +18,7 @@ description:
 extends_documentation_fragment:
   - modelops.vllm._attributes
   - modelops.vllm._attributes.read_only
+  - modelops.vllm._attributes.action_group
 options:
   host:
     description:
