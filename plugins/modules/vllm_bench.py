@@ -133,6 +133,7 @@ options:
       - V(text) are English verses that come with the collection, cut to about O(input_len) tokens. Use it for servers
         that decode speculatively.
       - V(file) are the prompts of O(dataset_file).
+      - The Python client needs pandas for V(text) and V(file), the Rust client does not.
       - Results of different datasets are not compared.
     type: str
     choices: [random, text, file]
@@ -230,6 +231,15 @@ options:
       - What is measured again gets new prompts.
     type: bool
     default: false
+    version_added: 1.1.0
+  client_check_rate:
+    description:
+      - Output tokens a second that are expected of the server. When given, the client itself is measured first, at the
+        largest concurrency, against a server of this module that sends twice as many at a known pace.
+      - The finding C(client-checked) or C(client-too-slow) has what the client said beside the truth.
+      - V(0) leaves the check out.
+    type: int
+    default: 0
     version_added: 1.1.0
 author:
   - The modelops.vllm contributors (@modelops)

@@ -105,7 +105,13 @@ def token_times(figures: t.Mapping[str, t.Any], change: Delta | None) -> list[Fi
     """First tokens that the client read so late that TTFT and TPOT are its own and not the server's."""
     late, tpot = figures["late_first_reads"], figures["tpot_ms"]["mean"]
     server = change.tpot_ms_mean if change else None
+    ttft, server_ttft = figures.get("ttft_ms", {}).get("mean"), change.ttft_ms_mean if change else None
     reasons = []
+    if ttft is not None and server_ttft and server_ttft - ttft > max(TTFT_APART_SHARE * server_ttft, TTFT_APART_MS):
+        reasons.append(
+            f"the mean time to first token is {ttft:.1f} ms at the client and {server_ttft:.1f} ms at the server, so "
+            "what the client took for the first token was none"
+        )
     if figures.get("event_gap_ms", {}).get("n") == 0 and tpot is not None:
         reasons.append("each answer came as one stream event, so no time lies between its tokens")
     if late is not None and late > LATE_READS_LIMIT:

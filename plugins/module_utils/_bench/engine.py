@@ -29,7 +29,7 @@ _PROBE = (
     "import importlib.metadata as m, importlib.util as u, json, os;"
     "s = u.find_spec('vllm');"
     "print(json.dumps({'version': m.version('vllm'),"
-    " 'package': os.path.dirname(s.origin) if s and s.origin else ''}))"
+    " 'package': os.path.dirname(s.origin) if s and s.origin else '', 'pandas': bool(u.find_spec('pandas'))}))"
 )
 
 # Lines between which both engines send the load; the Python client imports and tokenizes before the first one.
@@ -52,6 +52,8 @@ class Client:
     version: str
     # The switch against chat templates around prompts of a file; it was renamed.
     skip_template: str = command.SKIP_TEMPLATE
+    # Whether it can read prompts from a file: the Python client does that with pandas, which vLLM does not require.
+    reads_files: bool = True
 
 
 @dataclass
@@ -87,9 +89,9 @@ def find_client(vllm: str, wanted: str, target: Target) -> Client:
             f"There is no executable {vllm!r} on this host; the benchmark uses the deployed vLLM's own client.",
             "Set the option vllm to its path, for example /opt/vllm/bin/vllm.",
         )
-    version, package = _installed(executable)
+    version, package, pandas = _installed(executable)
     command.check_version(version)
-    python = Client("python", executable, version, _skip_template(package))
+    python = Client("python", executable, version, _skip_template(package), pandas)
     if wanted == "python":
         return python
     rust = os.path.join(package, "vllm-rs") if package else ""
@@ -113,14 +115,17 @@ def _skip_template(package: str) -> str:
     return command.SKIP_TEMPLATE
 
 
-def _installed(executable: str) -> tuple[str, str]:
-    """Version and package directory of the vLLM behind ``executable``; no directory when it is a wrapper."""
+def _installed(executable: str) -> tuple[str, str, bool]:
+    """Version and package directory of the vLLM behind ``executable``, and whether pandas is beside it.
+
+    A wrapper has no directory that is known, and is believed to have pandas.
+    """
     python = os.path.join(os.path.dirname(os.path.realpath(executable)), "python3")
     if os.access(python, os.X_OK):
         probe = _ask([python, "-I", "-c", _PROBE], 30)
         with contextlib.suppress(ValueError, KeyError, TypeError):
             answer = json.loads(probe.stdout)
-            return str(answer["version"]), str(answer["package"])
+            return str(answer["version"]), str(answer["package"]), bool(answer.get("pandas", True))
     answered = _ask([executable, "--version"], 120)
     if answered.returncode != 0:
         raise ModelopsError(
@@ -128,7 +133,7 @@ def _installed(executable: str) -> tuple[str, str]:
             "Repair this vLLM installation or point the option vllm at another one.",
         )
     lines = answered.stdout.strip().splitlines()
-    return (lines[-1] if lines else ""), ""
+    return (lines[-1] if lines else ""), "", True
 
 
 def _ask(argv: list[str], timeout: float) -> subprocess.CompletedProcess[str]:

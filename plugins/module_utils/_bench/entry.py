@@ -59,6 +59,7 @@ BENCH_SPEC: t.Final[dict[str, t.Any]] = {
     "currency": {"type": "str", "default": "USD"},
     "resume": {"type": "bool", "default": False},
     "max_seconds": {"type": "int", "default": 0},
+    "client_check_rate": {"type": "int", "default": 0},
 }
 
 
@@ -71,7 +72,14 @@ def bench_options(params: t.Mapping[str, t.Any]) -> Options:
     """The parameters of ``vllm_bench``, checked as far as that goes without a server. Raises ModelopsError."""
     if params["engine"] in ("aiperf", "builtin"):
         raise NotBuiltError(f"The benchmark engine {params['engine']}", "Use auto, python or rust.")
-    for name, least in {"repeats": 1, "max_failures": 0, "timeout": 1, "gpus": 1, "max_seconds": 0}.items():
+    for name, least in {
+        "repeats": 1,
+        "max_failures": 0,
+        "timeout": 1,
+        "gpus": 1,
+        "max_seconds": 0,
+        "client_check_rate": 0,
+    }.items():
         if params[name] is not None and params[name] < least:
             raise ModelopsError(f"{name} is {params[name]}, but must be at least {least}.", f"Correct {name}.")
     for name in ("model", "tokenizer"):
@@ -106,6 +114,7 @@ def bench_options(params: t.Mapping[str, t.Any]) -> Options:
         currency=params["currency"],
         resume=params["resume"],
         max_seconds=params["max_seconds"],
+        client_check_rate=params["client_check_rate"],
     )
 
 

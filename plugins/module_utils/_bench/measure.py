@@ -54,6 +54,7 @@ class Options:
     currency: str = "USD"
     resume: bool = False
     max_seconds: float = 0.0
+    client_check_rate: float = 0.0
 
 
 @dataclass(frozen=True)

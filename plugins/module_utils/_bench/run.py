@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from .._errors import ModelopsError
 from .._findings import Finding, as_dicts, error, has_errors, warning
-from . import api, dataset, energy, engine, guards, nvml, points, storage
+from . import api, ceiling, dataset, energy, engine, guards, nvml, points, storage
 from .compare import alike
 from .identity import build as build_identity
 from .identity import scrub
@@ -62,8 +62,17 @@ def run(options: Options) -> Outcome:
     prompts = dataset.read_file(options.dataset_file) if options.dataset_file else dataset.Dataset(options.dataset)
     dataset.check_size(prompts, points.schedule(options.points, options.repeats, 0))
     client = engine.find_client(options.vllm, options.engine, options.target)
+    if prompts.name != "random" and not client.reads_files:
+        raise ModelopsError(
+            f"dataset is {prompts.name}, but vLLM's Python client reads prompts with pandas, which is not installed "
+            f"beside {client.executable}.",
+            "Install pandas there, use a vLLM whose Rust client is there (engine auto takes it), or dataset random.",
+        )
     facts, findings = _ask_server(options)
     findings += guards.dummy_weights(options.identity)
+    if options.client_check_rate:
+        most = max(point.concurrency or point.warmup_streams for point in options.points)
+        findings += ceiling.check(client, options.target, most, options.client_check_rate)
     power, host_gpus, driver = _power(options)
     base_seed = options.seed if options.seed is not None else secrets.randbits(31)
     sample = take_sample(options.server)

@@ -11,11 +11,13 @@ import typing as t
 from pathlib import Path
 
 import pytest
+from ansible_collections.modelops.vllm.plugins.module_utils._bench.engine import Client
 
 from tests.support import fake_vllm
 from tests.support.mock_openai import MockOpenAI
 
 RunModule = t.Callable[..., dict[str, t.Any]]
+BENCH = "ansible_collections.modelops.vllm.plugins.module_utils._bench"
 # Requests before the measured ones: the readiness completion, and one warm-up wave of four.
 BEFORE_LOAD = 5
 
@@ -231,9 +233,7 @@ class TestMeasuring:
     def test_a_busy_server_is_not_measured(
         self, run_module: RunModule, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(
-            "ansible_collections.modelops.vllm.plugins.module_utils._bench.measure._IDLE_TIMEOUT_S", 0.3
-        )
+        monkeypatch.setattr(f"{BENCH}.measure._IDLE_TIMEOUT_S", 0.3)
         with MockOpenAI(busy=2) as mock:
             result = run_module("vllm_bench", params(tmp_path, mock.url))
             assert len(mock.counters.prompts) == BEFORE_LOAD
@@ -430,3 +430,22 @@ class TestMeasuring:
             result = run_module("vllm_bench", given)
         assert "dummy-weights" in ids(result["findings"], "warning")
         assert "dummy-weights" in ids(result["points"][0]["run_findings"])
+
+    @pytest.mark.case("client-gil-ttft")
+    def test_the_client_is_checked_when_a_rate_is_expected(self, run_module: RunModule, tmp_path: Path) -> None:
+        with MockOpenAI() as mock:
+            result = run_module("vllm_bench", params(tmp_path, mock.url, client_check_rate=100))
+            # Nothing of the check reaches the server.
+            assert len(mock.counters.prompts) == BEFORE_LOAD + 16
+        assert len(ids(result["findings"]) & {"client-checked", "client-too-slow"}) == 1
+
+    def test_a_client_without_pandas_reads_no_prompts(
+        self, run_module: RunModule, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        python = Client("python", str(tmp_path / "vllm"), "0.32.0", reads_files=False)
+        monkeypatch.setattr(f"{BENCH}.engine.find_client", lambda *_arguments: python)
+        with MockOpenAI() as mock:
+            refused = run_module("vllm_bench", params(tmp_path, mock.url, dataset="text"))
+            assert run_module("vllm_bench", params(tmp_path, mock.url))["valid"] is True
+        assert refused["failed"] is True
+        assert "dataset is text, but vLLM's Python client reads prompts with pandas" in refused["msg"]

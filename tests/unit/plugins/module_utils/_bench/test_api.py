@@ -49,6 +49,7 @@ def test_the_client_knows_whether_it_is_on_the_same_host(url: str, loopback: boo
     assert api.Server(url).loopback is loopback
 
 
+@pytest.mark.case("sse-comment-glue")
 def test_events_are_read_by_lines_and_comments_are_skipped() -> None:
     # sse-comment-glue: a keep-alive of its own between two events loses neither
     lines = [

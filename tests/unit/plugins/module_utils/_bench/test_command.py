@@ -119,3 +119,11 @@ def test_the_tokenizer_is_never_skipped() -> None:
     arguments = command.bench_arguments(TARGET, MEASUREMENT, "/tmp/x", "python", prompts_file="/tmp/p.jsonl")
     assert "--skip-tokenizer-init" not in arguments
     assert value(arguments, "--tokenizer") == "/models/m"
+
+
+@pytest.mark.case("role-chunk-as-first-token", "reasoning-not-counted")
+@pytest.mark.parametrize("engine", ["python", "rust"])
+def test_completions_are_asked_for_where_every_event_is_a_token(engine: command.Engine) -> None:
+    """No roles and no reasoning apart: the chat clients take the first event for the first token."""
+    arguments = command.bench_arguments(TARGET, MEASUREMENT, "/tmp/x", engine)
+    assert (value(arguments, "--backend"), value(arguments, "--endpoint")) == ("openai", "/v1/completions")

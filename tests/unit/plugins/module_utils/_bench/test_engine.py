@@ -81,7 +81,7 @@ class TestProcesses:
 
     def test_the_rust_client_is_taken_only_when_its_trial_works(self, tmp_path: Path) -> None:
         package = tmp_path / "site" / "vllm"
-        answer = f'{{"version": "0.32.0", "package": "{package}"}}'
+        answer = f'{{"version": "0.32.0", "package": "{package}", "pandas": false}}'
         script(tmp_path / "bin" / "python3", f"#!/bin/sh\necho '{answer}'\n")
         vllm = script(tmp_path / "bin" / "vllm", "#!/bin/sh\nexit 9\n")
         assert engine.find_client(vllm, "auto", target()).engine == "python"
@@ -94,7 +94,25 @@ class TestProcesses:
         # Only the trial, which sends nothing, is answered.
         script(package / "vllm-rs", '#!/bin/sh\ncase "$*" in *--dry-run*) exit 0;; esac\nexit 1\n')
         assert engine.find_client(vllm, "auto", target()) == engine.Client("rust", rust, "0.32.0")
-        assert engine.find_client(vllm, "python", target()) == engine.Client("python", vllm, "0.32.0")
+        python = engine.find_client(vllm, "python", target())
+        assert python == engine.Client("python", vllm, "0.32.0", reads_files=False)
+
+    @pytest.mark.parametrize(
+        ("source", "switch"),
+        [
+            ('parser.add_argument("--custom-skip-chat-template")', "custom-skip-chat-template"),
+            ('parser.add_argument("--skip-chat-template")', "skip-chat-template"),
+            ("", "skip-chat-template"),
+        ],
+    )
+    def test_a_renamed_switch_is_read_in_the_clients_source(self, tmp_path: Path, source: str, switch: str) -> None:
+        package = tmp_path / "site" / "vllm"
+        (package / "benchmarks").mkdir(parents=True)
+        (package / "benchmarks" / "datasets.py").write_text(source)
+        answer = f'{{"version": "0.12.0", "package": "{package}"}}'
+        script(tmp_path / "bin" / "python3", f"#!/bin/sh\necho '{answer}'\n")
+        vllm = script(tmp_path / "bin" / "vllm", "#!/bin/sh\nexit 9\n")
+        assert engine.find_client(vllm, "python", target()).skip_template == switch
 
     def run(self, vllm: str, url: str, work_dir: Path, **options: t.Any) -> engine.ClientRun:
         environment = command.bench_environment({"PATH": "/usr/bin:/bin"}, "127.0.0.1", "key-1")

@@ -268,3 +268,22 @@ def test_an_open_loop_has_no_concurrency_to_reach() -> None:
 )
 def test_weights_that_were_never_loaded_are_told(given: dict[str, t.Any], dummy: bool) -> None:
     assert said(guards.dummy_weights(given)) == ([("dummy-weights", "warning")] if dummy else [])
+
+
+@pytest.mark.case("role-chunk-as-first-token")
+def test_a_first_event_without_a_token_is_not_the_first_token() -> None:
+    # A frontend sends a role at once and the first token after 300 ms: 4.5 ms and 26 ms a token at the client.
+    seen = {"late_first_reads": 0.0, "ttft_ms": {"mean": 4.5}, "tpot_ms": {"mean": 10.5}}
+    (found,) = client_guards.token_times(seen, changed(ttft_ms_mean=300.0))
+    assert (found.id, found.severity) == ("token-times-withheld", "warning")
+    assert "4.5 ms at the client and 300.0 ms at the server" in found.message
+    absorbed = {"late_first_reads": 0.0, "ttft_ms": {"mean": 300.0}, "tpot_ms": {"mean": 26.0}}
+    assert said(client_guards.token_times(absorbed, HEALTHY)) == [("token-times-withheld", "warning")]
+
+
+@pytest.mark.case("reasoning-not-counted")
+def test_a_first_token_at_the_end_of_the_thinking_is_not_the_first_token() -> None:
+    # Ten tokens of reasoning were not seen: the first token is late, and ten tokens share the time of the others.
+    seen = {"late_first_reads": 0.0, "ttft_ms": {"mean": 148.0}, "tpot_ms": {"mean": 4.7}}
+    assert said(client_guards.token_times(seen, HEALTHY)) == [("token-times-withheld", "warning")]
+    assert said(client_guards.late_client(seen, HEALTHY)) == [("first-tokens-late", "warning")]

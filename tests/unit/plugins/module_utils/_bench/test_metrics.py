@@ -48,6 +48,8 @@ def test_a_healthy_result_has_no_failure() -> None:
         ({"output_lens": [10, 1]}, "output-length"),
         # without usage the Python client counts the text with a tokenizer
         ({"output_lens": [10, 40]}, "output-length"),
+        # a keep-alive comment glued to the next event: events and the usage are lost, and the client calls it success
+        pytest.param({"output_lens": [10, 1], "itls": [[0.01] * 9, []]}, "output-length", id="sse-comment-glue"),
         ({"ttfts": [0.1, 0.0]}, "impossible-times"),
         ({"latencies": [0.19, 0.05]}, "impossible-times"),
         ({"ttfts": [0.1, float("nan")]}, "impossible-times"),
