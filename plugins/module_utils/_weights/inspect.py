@@ -238,7 +238,7 @@ def by_structure(dest: str, repo: str = "", level: Level = "header") -> Verdict:
     checks, tensors = _by_headers(dest, shards, level)
     _judge(out, checks, shards)
     if any(c.sparse for c in checks.values()):
-        out.findings.append(_sparse([c.name for c in checks.values() if c.sparse]))
+        out.findings.append(sparse_finding([c.name for c in checks.values() if c.sparse]))
     for name, mapping in maps.items():
         out.findings.extend(compare(name, mapping, tensors))
     out.findings.extend(leftovers(dest, shards | known))
@@ -346,7 +346,8 @@ def _by_headers(dest: str, shards: t.Iterable[str], level: Level) -> tuple[dict[
     return checks, tensors
 
 
-def _sparse(names: list[str]) -> Finding:
+def sparse_finding(names: list[str]) -> Finding:
+    """The hint that files may have holes, for names (at least one) whose check has ``sparse`` set."""
     return warning(
         "sparse",
         f"{len(names)} files have much less on disk than their size, {names[0]} is one of them.",
