@@ -325,7 +325,6 @@ def main() -> None:
             "progress_interval": {"type": "int", "default": 30},
             "python": {"type": "path"},
         },
-        mutually_exclusive=[("token", "token_file")],
         supports_check_mode=True,
     )
     scratch = tempfile.mkdtemp(prefix="modelops-hub-", dir=module.tmpdir)

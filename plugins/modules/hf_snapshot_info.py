@@ -206,7 +206,6 @@ def main() -> None:
             "allow_pickle": {"type": "bool", "default": False},
             "verify": {"type": "str", "choices": ["none", "header", "sha256"], "default": "header"},
         },
-        mutually_exclusive=[("token", "token_file")],
         supports_check_mode=True,
     )
     with guarded(module):

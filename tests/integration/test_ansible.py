@@ -97,3 +97,56 @@ def test_check_mode_on_a_bare_node_works(snapshot: Snapshot, files: dict[str, by
     run = ansible(snapshot, "--check", python="/opt/nowhere/bin/python")
     assert "CHANGED" in run.stdout
     assert "no-hub-client" in run.stdout
+
+
+def role(snapshot: Snapshot, tmp_path: Path, **variables: object) -> subprocess.CompletedProcess[str]:
+    """The role weights on this machine, with variables as AWX sends them."""
+    play = [{"hosts": "localhost", "gather_facts": False, "roles": [{"role": "modelops.vllm.weights"}]}]
+    (tmp_path / "play.yml").write_text(json.dumps(play))
+    given = {
+        "weights_repo_id": "org/model",
+        "weights_dest": str(snapshot.dest),
+        "weights_endpoint": snapshot.hub.endpoint,
+        "weights_python": snapshot.python,
+        "weights_min_free": "1MB",
+        "ansible_python_interpreter": sys.executable,
+        **variables,
+    }
+    # Not on the command line, which -vvvv shows.
+    (tmp_path / "vars.json").write_text(json.dumps(given))
+    command = [str(Path(sys.executable).parent / "ansible-playbook"), str(tmp_path / "play.yml"), "-c", "local"]
+    return subprocess.run(
+        [*command, "-i", "localhost,", "-vvvv", "-e", f"@{tmp_path}/vars.json"],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=ROOT,
+        env=_env(),
+    )
+
+
+def test_the_role_takes_a_token_file_and_the_blanks_of_a_survey(snapshot, hub, files, tmp_path) -> None:
+    hub.token = "hf_fr0mfile"
+    hub.repos["org/model"].gated = True
+    (tmp_path / "token").write_text("hf_fr0mfile\n")
+    blanks = {
+        "weights_allow_patterns": [""],
+        "weights_ignore_patterns": "",
+        "weights_source_dir": "",
+        "weights_source_checksums": "",
+        "weights_token": "",
+        "weights_strict": "false",
+        "weights_max_workers": "4",
+    }
+    run = role(snapshot, tmp_path, weights_token_file=str(tmp_path / "token"), **blanks)
+    assert "failed=0" in run.stdout, run.stdout[-2000:]
+    assert "changed=1" in run.stdout
+    assert snapshot.holds(files)
+    assert "hf_fr0mfile" not in run.stdout + run.stderr
+    assert "changed=0" in role(snapshot, tmp_path, weights_token_file=str(tmp_path / "token"), **blanks).stdout
+
+
+def test_two_tokens_are_refused_and_not_shown(snapshot, hub, files, tmp_path) -> None:
+    run = role(snapshot, tmp_path, weights_token="hf_tw0", weights_token_file="/run/token")
+    assert "are mutually exclusive" in run.stdout
+    assert "hf_tw0" not in run.stdout + run.stderr

@@ -15,7 +15,7 @@ from .._weights.manifest import Manifest, Selection, load
 from .._weights.selection import choose
 from .errors import ListingError
 from .fetching import failed, list_files
-from .request import Report, Request, absolute, is_commit, require_endpoint, require_repo
+from .request import Report, Request, absolute, is_commit, read_selection, require_endpoint, require_repo
 from .sources import HubSource
 
 # A verdict is asked for by somebody who waits: the Hub gets some seconds to recover, not minutes.
@@ -61,9 +61,7 @@ def _against_hub(dest: str, repo: str, revision: str, params: t.Mapping[str, t.A
         raise ModelopsError(
             f"against is hub, {dest} has no manifest, and no repo_id is given.", "Give repo_id, and best a commit."
         )
-    asked = Selection(
-        tuple(params["allow_patterns"] or ()), tuple(params["ignore_patterns"] or ()), params["allow_pickle"]
-    )
+    asked = read_selection(params)
     same = found if found and found.repo == repo else None
     request = Request(
         repo=repo,

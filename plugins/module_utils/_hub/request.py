@@ -25,7 +25,7 @@ _OTHER_KINDS = {"datasets": "dataset", "spaces": "space"}
 _MAX_TOKEN = 10_000
 _TOKEN_REMEDY = "Give a file on the node that holds the token and nothing else, readable by the user of the task."
 
-_REPO = re.compile(r"[A-Za-z0-9_][\w.-]*(/[A-Za-z0-9_][\w.-]*)?")
+_REPO = re.compile(r"[A-Za-z0-9_][\w.-]*(/[A-Za-z0-9_][\w.-]*)?", re.ASCII)
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 
 # The least value of each option that is a number.
@@ -110,9 +110,13 @@ def read_token(params: t.Mapping[str, t.Any]) -> str:
 
     ModelopsError for one that is none; its content is never quoted.
     """
-    if params["token"]:
-        return _require_token(params["token"], "token")
-    path = params["token_file"]
+    token, path = (params["token"] or "").strip(), (params["token_file"] or "").strip()
+    if token and path:
+        raise ModelopsError(
+            f"token and token_file ({path}) are mutually exclusive, and both are set.", "Give one of them."
+        )
+    if token:
+        return _require_token(token, "token")
     if not path:
         return _require_token(os.environ.get("HF_TOKEN", ""), "The environment variable HF_TOKEN")
     try:
@@ -137,6 +141,15 @@ def _require_token(text: str, where: str) -> str:
     return token
 
 
+def read_selection(params: t.Mapping[str, t.Any]) -> Selection:
+    """The patterns of the options; blanks, as an empty answer of a survey leaves them, are none."""
+    allow, ignore = (
+        tuple(stripped for p in params[name] or () if (stripped := (p or "").strip()))
+        for name in ("allow_patterns", "ignore_patterns")
+    )
+    return Selection(allow, ignore, params["allow_pickle"])
+
+
 def from_params(params: t.Mapping[str, t.Any], python: str, scratch: str, check_mode: bool) -> Request:
     """Normalise and check a module's parameters; ModelopsError names the option that is wrong."""
     for option, least in _LEAST.items():
@@ -146,7 +159,7 @@ def from_params(params: t.Mapping[str, t.Any], python: str, scratch: str, check_
         raise ModelopsError("offline and source_dir are both set.", "source_dir needs no network: leave offline out.")
     if not params["source_dir"]:
         for option, default in (("source_checksums", None), ("source_transfer", "copy")):
-            if params[option] != default:
+            if (params[option] or default) != default:
                 raise ModelopsError(f"{option} is set without source_dir.", "Give source_dir, or leave it out.")
     if not params["revision"].strip():
         raise ModelopsError("revision is empty.", "Give a branch, a tag, or best a commit.")
@@ -157,9 +170,7 @@ def from_params(params: t.Mapping[str, t.Any], python: str, scratch: str, check_
         endpoint=(endpoint := require_endpoint(params["endpoint"])),
         python=params["python"] or python,
         scratch=scratch,
-        selection=Selection(
-            tuple(params["allow_patterns"] or ()), tuple(params["ignore_patterns"] or ()), params["allow_pickle"]
-        ),
+        selection=read_selection(params),
         level=params["verify"],
         token=read_token(params),
         xet=params["xet"] == "on" or (params["xet"] == "auto" and endpoint == PUBLIC_ENDPOINT),

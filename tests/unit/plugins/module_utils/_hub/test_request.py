@@ -46,6 +46,26 @@ def request(**options: t.Any) -> Request:
 
 
 @pytest.mark.parametrize(
+    ("patterns", "read"),
+    [
+        (None, ()),
+        ([], ()),
+        ([""], ()),
+        ([None, "  "], ()),
+        (["*.json", " *.safetensors "], ("*.json", "*.safetensors")),
+    ],
+)
+def test_blank_patterns_are_none(patterns: t.Any, read: tuple[str, ...]) -> None:
+    asked = request(allow_patterns=patterns, ignore_patterns=patterns).selection
+    assert (asked.allow_patterns, asked.ignore_patterns) == (read, read)
+
+
+def test_what_a_survey_leaves_blank_is_not_given() -> None:
+    asked = request(token=" ", token_file="", source_checksums="", allow_patterns=[""])
+    assert (asked.token, asked.source_checksums) == ("", "")
+
+
+@pytest.mark.parametrize(
     ("endpoint", "xet", "on"),
     [
         ("https://huggingface.co", "auto", True),
@@ -72,6 +92,8 @@ def test_xet_is_for_the_public_hub_unless_asked_for(endpoint: str, xet: str, on:
         ({"repo_id": "org/m/"}, "Give it as org/m,"),
         ({"repo_id": "hf://org/m"}, "Give it as organisation/name"),
         ({"repo_id": "org/m/x"}, "org/m/x"),
+        ({"repo_id": "org/mod\u00e8le"}, "Give it as organisation/name"),
+        ({"token": "hf_a", "token_file": "/run/t"}, "mutually exclusive"),
         ({"repo_id": "../m"}, "repo_id"),
         ({"repo_id": ""}, "repo_id"),
         ({"dest": "models/m"}, "dest"),
