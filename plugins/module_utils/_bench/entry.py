@@ -85,7 +85,7 @@ def bench_options(params: t.Mapping[str, t.Any]) -> Options:
     for name in ("model", "tokenizer"):
         if not params[name]:
             raise ModelopsError(f"{name} is empty.", f"Set {name}.")
-    _check_new(params)
+    _check_related(params)
     url = api.normalise_url(params["url"])
     short = [{"concurrency": c} for c in params["concurrency"]] + [{"rate": rate} for rate in params["rates"]]
     loads = params["points"] if params["points"] is not None else short
@@ -118,7 +118,7 @@ def bench_options(params: t.Mapping[str, t.Any]) -> Options:
     )
 
 
-def _check_new(params: t.Mapping[str, t.Any]) -> None:
+def _check_related(params: t.Mapping[str, t.Any]) -> None:
     for name, bound in (params["slo"] or {}).items():
         if bound is not None and not (math.isfinite(bound) and bound > 0):
             raise ModelopsError(f"slo.{name} is {bound}, but must be above 0 ms.", f"Correct slo.{name}.")

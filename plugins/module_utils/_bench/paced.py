@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import threading
 import time
@@ -63,18 +62,22 @@ class PacedServer:
         loop.close()
 
     async def _connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """All requests of one connection; a client that goes away ends it."""
-        with contextlib.suppress(OSError, asyncio.IncompleteReadError, ValueError):
+        """All requests of one connection; a client that goes away, or asks for what cannot be read, ends it."""
+        try:
             while head := await reader.readuntil(b"\r\n\r\n"):
                 lines = head.decode("latin-1").lower().split("\r\n")
                 lengths = [line.partition(":")[2] for line in lines if line.startswith("content-length:")]
                 body = await reader.readexactly(int(lengths[0])) if lengths else b""
-                if lines[0].startswith("post "):
+                # The Python client asks for other paths, too (/tokenize), and does without when there are none.
+                if lines[0].startswith("post /v1/completions "):
                     await self._complete(json.loads(body), writer)
                 else:
                     writer.write(_NOT_FOUND)
                 await writer.drain()
-        writer.close()
+        except (OSError, asyncio.IncompleteReadError, ValueError, KeyError, TypeError):
+            pass
+        finally:
+            writer.close()
 
     async def _complete(self, request: dict[str, t.Any], writer: asyncio.StreamWriter) -> None:
         arrived = time.perf_counter()

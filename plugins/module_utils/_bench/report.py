@@ -182,15 +182,16 @@ def _dataset_claim(dataset: str) -> str:
 
 def _energy_claims(records: list[Record]) -> list[str]:
     """What the energy figures leave out, or why there are none."""
-    measured = [r["energy"] for r in records if r.get("energy")]
-    if any(energy["valid"] for energy in measured):
-        claims = ["Energy is that of the instance's GPU boards; host, fans and power supplies are not in it."]
-    else:
-        claims = []
-    reasons = sorted({energy["reason"] for energy in measured if not energy["valid"]})
-    if not measured:
+    tried = [r["energy"] for r in records if r.get("energy")]
+    reasons = sorted({energy["reason"] for energy in tried if not energy["valid"]})
+    if not tried:
         return ["Energy was not measured."]
-    return claims + [f"Energy was not measured: {'; '.join(reasons)}." for _reason in reasons[:1]]
+    claims = []
+    if any(energy["valid"] for energy in tried):
+        claims.append("Energy is that of the instance's GPU boards; host, fans and power supplies are not in it.")
+    if reasons:
+        claims.append(f"Energy was not measured: {'; '.join(reasons)}.")
+    return claims
 
 
 def number(value: float | None) -> str:

@@ -91,26 +91,31 @@ def read_records(path: str) -> list[dict[str, t.Any]]:
     Raises ModelopsError for a file that is empty or torn, and NotBuiltError for another schema version.
     """
     found = find_points(path)
-    records = []
     with open(found, encoding="utf-8") as f:
-        for number, line in enumerate(f, 1):
-            if not line.strip():
-                continue
-            try:
-                record = json.loads(line)
-                version = record["schema_version"]
-            except (ValueError, KeyError, TypeError) as e:
-                raise ModelopsError(
-                    f"Line {number} of {found} is no benchmark record: {e!r}.", "Use the file as vllm_bench wrote it."
-                ) from e
-            if version != SCHEMA_VERSION:
-                raise NotBuiltError(
-                    f"Reading results of schema version {version!r} ({found})",
-                    f"This version reads {SCHEMA_VERSION}; measure again or use the version that wrote the file.",
-                )
-            records.append(record)
+        records = _parse(f, found)
     if not records:
         raise ModelopsError(f"{found} holds no record.", "The run measured nothing; run it again.")
+    return records
+
+
+def _parse(lines: t.Iterable[str], path: str) -> list[dict[str, t.Any]]:
+    records = []
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            record = json.loads(line)
+            version = record["schema_version"]
+        except (ValueError, KeyError, TypeError) as e:
+            raise ModelopsError(
+                f"Line {number} of {path} is no benchmark record: {e!r}.", "Use the file as vllm_bench wrote it."
+            ) from e
+        if version != SCHEMA_VERSION:
+            raise NotBuiltError(
+                f"Reading results of schema version {version!r} ({path})",
+                f"This version reads {SCHEMA_VERSION}; measure again or use the version that wrote the file.",
+            )
+        records.append(record)
     return records
 
 
@@ -132,25 +137,22 @@ def find_unfinished(
     A last line that was torn when the run was ended is cut off. Files that are no results are passed over.
     """
     for path in sorted(glob.glob(os.path.join(glob.escape(results_dir), "*", POINTS_FILE)), reverse=True):
-        _cut_torn_line(path)
+        with open(path, "rb") as f:
+            data = f.read()
+        whole = data.rfind(b"\n") + 1
         try:
-            records = latest(read_records(path))
+            records = latest(_parse(data[:whole].decode("utf-8", "replace").splitlines(), path))
         except ModelopsError:
             continue
-        if not alike(records[0].get("identity") or {}):
+        if not records or not alike(records[0].get("identity") or {}):
             continue
         done = {name_of(record): record for record in records if record["valid"]}
-        missing = [name for name in names if name not in done]
-        return (os.path.dirname(path), done) if missing else None
-    return None
-
-
-def _cut_torn_line(path: str) -> None:
-    with open(path, "rb+") as f:
-        data = f.read()
-        whole = data.rfind(b"\n") + 1
+        if all(name in done for name in names):
+            return None
         if whole < len(data):
-            f.truncate(whole)
+            os.truncate(path, whole)
+        return os.path.dirname(path), done
+    return None
 
 
 def read_text(path: str) -> str | None:

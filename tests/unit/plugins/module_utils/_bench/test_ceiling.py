@@ -68,8 +68,18 @@ class TestPaced:
                 answer = connection.getresponse().read().decode()
                 assert answer.count("data: ") == 4
                 assert '"prompt_tokens": 3' in answer
-            connection.request("GET", "/metrics")
-            assert connection.getresponse().status == 404
+            for method, path in (("GET", "/metrics"), ("POST", "/tokenize")):
+                connection.request(method, path, '{"prompt": "a"}')
+                answered = connection.getresponse()
+                assert (answered.status, answered.read()) == (404, b"{}")
+            connection.close()
+
+    def test_a_request_that_cannot_be_read_is_not_left_waiting(self) -> None:
+        with PacedServer(0.0, 0.0) as server:
+            connection = http.client.HTTPConnection(server.url.removeprefix("http://"), timeout=10)
+            connection.request("POST", "/v1/completions", '{"prompt": "a"}')
+            with pytest.raises(http.client.RemoteDisconnected):
+                connection.getresponse()
             connection.close()
 
     @pytest.mark.case("client-gil-ttft")

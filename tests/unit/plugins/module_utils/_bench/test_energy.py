@@ -55,6 +55,14 @@ def test_power_that_agrees_within_five_percent_is_enough() -> None:
     assert energy.measure(readings(range(11), watts=312.0), ["a"], FIGURES)["valid"] is True
 
 
+def test_power_that_rises_late_is_no_contradiction() -> None:
+    """Looks at an H200 under matrix products: its power is a mean of the last second, its counter is not."""
+    watts = [90.8, 649.0, 676.8, 689.2, 687.7, 692.2]
+    seen = [Reading(float(s), {"a": 690.0 * s}, {"a": w}) for s, w in enumerate(watts)]
+    assert energy.trapezoid(seen, "a") < 0.95 * 690 * 5
+    assert energy.measure(seen, ["a"], FIGURES)["valid"] is True
+
+
 GPUS = [Gpu("a", "X", 300.0), Gpu("b", "X", 300.0)]
 
 

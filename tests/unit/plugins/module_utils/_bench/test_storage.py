@@ -83,3 +83,47 @@ def test_a_report_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(ModelopsError, match="cannot be written"):
         storage.write_text(str(tmp_path / "report.md"), "x")
     assert [p.name for p in tmp_path.iterdir()] == ["report.md"]
+
+
+def run_of(results: Path, name: str, *lines: str) -> Path:
+    path = results / name / "points.jsonl"
+    path.parent.mkdir(parents=True)
+    path.write_text("".join(lines))
+    return path
+
+
+def line(repeat: int, valid: bool = True, identity: str = "a") -> str:
+    record = {"schema_version": 1, "point": {"id": "c1"}, "repeat": repeat, "valid": valid, "identity": {"x": identity}}
+    return json.dumps(record) + "\n"
+
+
+def find(results: Path, repeats: int) -> tuple[str, list[str]] | None:
+    names = [f"c1-r{n}" for n in range(1, repeats + 1)]
+    found = storage.find_unfinished(str(results), lambda identity: identity == {"x": "a"}, names)
+    return found and (Path(found[0]).name, list(found[1]))
+
+
+def test_the_newest_run_of_the_same_is_continued(tmp_path: Path) -> None:
+    run_of(tmp_path, "1", line(1))
+    run_of(tmp_path, "2", line(1), line(2, valid=False))
+    other = run_of(tmp_path, "3", line(1, identity="b"), "{torn")
+    run_of(tmp_path, "4", "no record\n")
+    run_of(tmp_path, "5", '{"schema_version": 2}\n')
+    run_of(tmp_path, "6")
+    assert find(tmp_path, 2) == ("2", ["c1-r1"])
+    # It is complete for one repeat, although an older run is there.
+    assert find(tmp_path, 1) is None
+    assert find(tmp_path / "nowhere", 1) is None
+    # What is not continued is not touched.
+    assert other.read_text().endswith("{torn")
+
+
+def test_the_torn_line_of_a_run_that_was_killed_is_cut_off(tmp_path: Path) -> None:
+    path = run_of(tmp_path, "1", line(1), '{"schema_ver')
+    assert find(tmp_path, 2) == ("1", ["c1-r1"])
+    assert path.read_text() == line(1)
+
+
+def test_what_was_measured_again_replaces_the_first_time() -> None:
+    records = [json.loads(text) for text in (line(1), line(2, valid=False), line(2))]
+    assert [(r["repeat"], r["valid"]) for r in storage.latest(records)] == [(1, True), (2, True)]
