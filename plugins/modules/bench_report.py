@@ -34,7 +34,8 @@ options:
     description:
       - Results to compare with, in the same form. Keep this file under version control instead of comparing with the
         last run.
-      - Both sides need three valid repeats of each point.
+      - Both sides need three valid repeats of each point. Use five where the verdict fails a build, since three repeats
+        tell little about noise.
     type: path
   formats:
     description:

@@ -175,7 +175,7 @@ def test_open_loops_are_points_of_their_own() -> None:
 
 
 @pytest.mark.parametrize("noise", [0.01, 0.03, 0.05])
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(12))
 def test_noise_never_fails_a_build_twice_in_ten_identical_runs(noise: float, seed: int) -> None:
     """Ten runs of five repeats of one machine against a baseline of it: three points, and three figures each."""
     rng = random.Random(f"{noise} {seed}")
@@ -192,6 +192,21 @@ def test_noise_never_fails_a_build_twice_in_ten_identical_runs(noise: float, see
     baseline = run()
     verdicts = [judge(run(), baseline).verdict for _build in range(10)]
     assert verdicts.count("worse") <= 1
+
+
+def test_a_point_is_not_quieter_than_all_of_them() -> None:
+    # Three repeats that are alike by chance, between two points that are not.
+    def points(quiet: float) -> list[dict[str, t.Any]]:
+        noisy = [*repeats([950.0, 1000.0, 1050.0]), *repeats([1900.0, 2000.0, 2100.0], concurrency=16)]
+        return [*noisy, *repeats([quiet, quiet, quiet], concurrency=1)]
+
+    alone = judge(repeats([900.0] * 3, concurrency=1), repeats([1000.0] * 3, concurrency=1))
+    assert alone.verdict == "worse"
+    together = judge(points(900.0), points(1000.0))
+    assert together.verdict == "same"
+    (quiet,) = [c for c in together.changes if (c.point[:3], c.figure) == ("c1-", "output tokens/s")]
+    sigma = 1.4826 * 0.05 * 2**0.5
+    assert quiet.band == pytest.approx(3 * (2 * sigma**2 / 3) ** 0.5)
 
 
 def test_a_real_loss_fails_every_build() -> None:
