@@ -116,6 +116,9 @@ def _facts(first: Record, records: list[Record]) -> list[tuple[str, str]]:
         ("Measured", f"{utc(first['started_unix'])} to {utc(records[-1]['ended_unix'])}"),
         ("Run", str(first["run"])),
     ]
+    cost = next((r["cost"] for r in records if r.get("cost")), None)
+    if cost:
+        facts.append(("Price of a GPU and hour", f"{cost['gpu_hour_price']:g} {cost['currency']}"))
     return facts
 
 

@@ -165,3 +165,35 @@ def test_findings_are_said_once_and_errors_come_first() -> None:
         ("requests-failed", "c16-i512-o128-n160, repeat 1"),
         ("tokens-merged", "c8-i512-o128-n80, repeat 1"),
     ]
+
+
+def test_energy_cost_and_goodput_have_columns_when_they_are_there() -> None:
+    one = record(8)
+    one["metrics"]["goodput"] = {"requests_per_s": 3.1}
+    one["energy"] = {"valid": True, "reason": "", "joules_per_output_token": 2.59, "output_tokens_per_s_per_w": 0.386}
+    one["cost"] = {"per_million_output_tokens": 2.69, "gpu_hour_price": 1.5, "currency": "EUR"}
+    text = report.markdown(report.build([one]))
+    assert "energy (J/output token) | efficiency (tok/s/W) | cost (per million output tokens)" in text
+    assert "| 3.10 | 2.59 | 0.39 | 2.69 |" in text
+    assert "- Price of a GPU and hour: 1.5 EUR" in text
+    assert "Energy is that of the instance's GPU boards" in text
+    assert "Cost was not computed" not in text
+    plain = report.markdown(report.build([record(8)]))
+    assert "energy (J/output token)" not in plain
+    assert "Energy was not measured." in plain
+    assert "Cost was not computed: no price was given." in plain
+
+
+def test_the_reason_for_no_energy_is_told() -> None:
+    energy = {"valid": False, "reason": "the server is not on the client's host"}
+    text = report.markdown(report.build([record(8, energy=energy)]))
+    assert "Energy was not measured: the server is not on the client's host." in text
+
+
+def test_a_rate_and_prompts_of_a_file_are_shown_as_such() -> None:
+    point = {"id": "q4-o128-n240", "concurrency": None, "rate": 4.0, "input_len": None, "output_len": 128}
+    records = [record(8, point={**point, "num_prompts": 240})]
+    records[0]["identity"]["load"]["dataset"] = "file sha256:0123456789abcdef"
+    text = report.markdown(report.build(records))
+    assert "| 4/s | file/128 | 240 |" in text
+    assert "The prompts are file sha256:0123456789abcdef, and every output has the asked length" in text
