@@ -9,27 +9,28 @@ from __future__ import annotations
 import contextlib
 import os
 import typing as t
-from dataclasses import replace
 
 from .._errors import ModelopsError
 from .._findings import Finding, error, info
 from .._weights import manifest as manifests
-from .._weights.checks import LEVELS, Check, Level, RemoteFile, Stamp, check_many
+from .._weights.checks import LEVELS, Check, RemoteFile, check_many, is_sparse
 from .._weights.index import compare, read_weight_map
-from .._weights.inspect import finding_of, inspect, leftovers
+from .._weights.inspect import finding_of, inspect, leftovers, sparse_finding
 from .._weights.manifest import FOLDER, Manifest, Record
 from .._weights.ownership import stranger
 from .._weights.safetensors import HeaderError, tensor_names
 from .._weights.selection import Target, choose, indices_among
-from . import disk
+from . import disk, pruning
+from .bringing import Bringing, check_telling, note_bad, require_possible, require_space
 from .errors import ListingError
-from .fetching import failed, fetch, is_right, list_files, shorten
+from .fetching import failed, is_right, list_files, shorten
 from .folder import FolderSource
 from .lock import Lock, locked
-from .progress import Progress, Tally
+from .progress import Progress
 from .request import Report, Request
 from .sources import HubSource, Source
 from .staging import Staging, make_folders, unfinished
+from .suspects import hash_suspects
 
 
 def make_snapshot(request: Request) -> Report:
@@ -68,8 +69,7 @@ class _Run:
 
     def run(self) -> None:
         r = self.request
-        if os.path.lexists(self.dest) and not os.path.isdir(self.dest):
-            raise ModelopsError(f"dest {self.dest} is not a folder.", "Give the path of a folder.")
+        self._require_folder()
         found = manifests.load(self.dest)
         self._refuse_foreign(found)
         if r.offline:
@@ -85,7 +85,19 @@ class _Run:
             return
         self._under_lock(target)
 
+    def _require_folder(self) -> None:
+        """Refuse a destination that is no folder, or that can be none because something above it is not."""
+        path = self.dest
+        while not os.path.lexists(path):
+            path = os.path.dirname(path)
+        if not os.path.isdir(path):
+            what = "is not a folder" if path == self.dest else f"cannot be made: {path} is not a folder"
+            raise ModelopsError(f"dest {self.dest} {what}.", "Give the path of a folder.")
+
     def _under_lock(self, target: Target) -> None:
+        if not os.path.isdir(self.dest):
+            # Where nothing is, all of it is fetched; on a full disk not even the lock could be written.
+            require_space(self.source, self.request, target.files.values())
         books = os.path.join(self.dest, FOLDER)
         made = make_folders(self.dest, FOLDER)
         try:
@@ -128,7 +140,7 @@ class _Run:
         report.verified, report.findings = seen.verified, [*report.findings, *seen.findings]
         if not seen.complete:
             raise ModelopsError(
-                f"{self.dest} does not hold a complete {r.repo}: {seen.verdict}. {_listed(seen.missing + seen.bad)}",
+                f"{self.dest} does not hold a complete {r.repo}: {seen.verdict}. {_affected(seen.findings)}",
                 "Run without offline where the Hub can be reached, or copy the snapshot with source_dir.",
             )
         if not r.pinned:
@@ -140,18 +152,20 @@ class _Run:
     def _target(self, found: Manifest | None) -> Target:
         """What must be there."""
         r = self.request
-        known = found.commit if found and found.selection == r.selection else ""
+        # Without hashes the records of an earlier run prove nothing at this level: whoever gives the files now may.
+        usable = found and found.selection == r.selection and not (r.level == "sha256" and _unprovable(found.remotes()))
+        known = found.commit if found and usable else ""
         if found and r.pinned and known == r.revision:
-            return Target(known, found.remotes(), found.shards)
+            return _target_of(found)
         try:
             listing = list_files(self.source, known, r, self.report)
         except ListingError as e:
             raise failed(e.failure) from e
         self.report.commit = listing.commit
         if found and listing.commit == known:
-            return Target(known, found.remotes(), found.shards)
+            return _target_of(found)
         target = choose(r.repo, listing, r.selection)
-        unprovable = sorted(f.name for f in target.files.values() if not f.provable)
+        unprovable = _unprovable(target.files)
         if unprovable and r.level == "sha256":
             raise ModelopsError(
                 f"{r.source_dir or r.endpoint} gives no checksum for {len(unprovable)} files, {unprovable[0]} is one "
@@ -172,7 +186,7 @@ class _Run:
             found is not None
             and (found.commit, found.selection) == (target.commit, r.selection)
             and LEVELS.index(found.verified) >= LEVELS.index(r.level)
-            and not (r.prune and found.stale)
+            and not (r.prune and pruning.stale_files(self.dest, found, target))
         )
 
     def _nothing_to_do(self, found: Manifest | None, target: Target) -> bool:
@@ -196,61 +210,46 @@ class _Run:
     def _unchanged(self, found: Manifest, target: Target) -> None:
         report = self.report
         report.present, report.verified = report.expected, found.verified
-        report.findings.extend(Finding(**f) for f in found.upstream)
-        report.findings.extend(leftovers(self.dest, target.files))
-        self._apply_strict()
+        report.findings.extend(f for f in _upstream(found) if f.id not in _OF_SELECTION)
+        self._tell_doubts(found.files, target)
 
     def _look(self, found: Manifest | None, target: Target, progress: Progress | None = None) -> dict[str, Check]:
         """Verdicts on all files that no record proves."""
         # A file that is there and was proven by hash once is not believed for less.
         level = max(self.request.level, found.verified if found else "none", key=LEVELS.index)
-        checks = _check_telling(progress, self.dest, self._unproven(found, target), level)
+        checks = check_telling(progress, self.dest, self._unproven(found, target), level)
+        checks |= hash_suspects(target, lambda name: os.path.join(self.dest, name), checks)
         if found is None and not unfinished(self.dest):
             reason = stranger(self.dest, target.files, target.commit, checks)
             if reason:
                 self._foreign(f"{self.dest} holds another model than {self.request.repo}: {reason}")
         return checks
 
-    def _note_bad(self, checks: t.Mapping[str, Check], target: Target) -> list[RemoteFile]:
-        """Report what is missing or damaged, and return it."""
-        report = self.report
-        wanted = [target.files[n] for n, c in checks.items() if not c.ok and c.verdict != "upstream-inconsistent"]
-        for file in wanted:
-            check = checks[file.name]
-            report.before[file.name] = check.verdict
-            report.after[file.name] = "ok"
-            if check.verdict == "missing":
-                if file.name in target.shards:
-                    report.missing.append(file.name)
-            else:
-                report.findings.append(finding_of(check, "warning", "It is fetched again."))
-                if file.name in target.shards:
-                    report.bad.append(file.name)
-        report.present = report.expected - len(report.missing) - len(report.bad)
-        return wanted
-
     def _plan(self, found: Manifest | None, target: Target) -> None:
         """Check mode: what would be fetched, without writing anything."""
         report = self.report
+        stale = self._to_prune(found, target)
         checks = self._look(found, target)
-        replaced = self._note_bad(checks, target)
+        replaced = note_bad(self.report, checks, target)
         staging = Staging(self.dest, self.request.repo, target.commit)
         arrived = [c.name for c in check_many(staging.folder, replaced, self.request.level).values() if is_right(c)]
         wanted = [f for f in replaced if f.name not in arrived]
-        self._require_possible(wanted, replaced)
+        require_possible(self.source, report, wanted, replaced)
         freed = disk.freed_by_a_run(self.dest, {staging.path(n) for n in arrived})
-        self._require_space(wanted, freed)
+        require_space(self.source, self.request, wanted, freed)
         report.fetched = [f.name for f in wanted]
         report.bytes_fetched = sum(f.size for f in wanted)
+        report.before |= dict.fromkeys(stale, "stale")
+        report.after |= dict.fromkeys(stale, "removed")
         report.changed = bool(replaced) or not self._is_current(found, target)
 
-    def _require_possible(self, wanted: t.Collection[RemoteFile], replaced: t.Iterable[RemoteFile]) -> None:
-        """Refuse what cannot work before anything is touched."""
-        self.report.findings.extend(self.source.require_fetchable(wanted))
-        disk.require_places(self.dest, (f.name for f in replaced))
-
-    def _require_space(self, wanted: t.Collection[RemoteFile], freed: int = 0) -> None:
-        disk.require_space(self.dest, self.source.space_for(wanted), len(wanted), self.request.reserve, freed)
+    def _to_prune(self, found: Manifest | None, target: Target) -> list[str]:
+        """The files that prune removes; ModelopsError when that would be a mistake."""
+        if not self.request.prune:
+            return []
+        stale = list(pruning.stale_files(self.dest, found, target))
+        pruning.require_prunable(self.dest, stale, target)
+        return stale
 
     # Mending
 
@@ -262,28 +261,26 @@ class _Run:
 
     def _mend_telling(self, found: Manifest | None, target: Target, lock: Lock, progress: Progress) -> None:
         r, report = self.request, self.report
+        to_prune = self._to_prune(found, target)
         checks = self._look(found, target, progress)
-        wanted = self._note_bad(checks, target)
+        wanted = note_bad(self.report, checks, target)
         staging = Staging(self.dest, r.repo, target.commit)
         if wanted:
-            staged = _check_telling(progress, staging.folder, wanted, r.level)
-            arrived = {n: c for n, c in staged.items() if is_right(c)}
-            left = [f for f in wanted if f.name not in arrived]
-            self._require_possible(left, wanted)
-            staging.tidy()
-            for name in staged.keys() - arrived.keys():
-                staging.drop(name)
-            self._require_space(left)
-            staging.open()
-            arrived |= fetch(self.source, left, staging, report, progress)
-            lock.require()
-            staging.promote(arrived)
-            checks |= self._restamped(arrived)
+            try:
+                checks |= Bringing(self.source, report, target, staging, progress).bring(wanted, checks, lock)
+            except BaseException:
+                staging.close_if_empty()
+                raise
         report.changed = bool(wanted) or not self._is_current(found, target)
         report.missing, report.present = [], report.expected
         broken = [c for c in checks.values() if c.verdict == "upstream-inconsistent"]
         upstream = [finding_of(c) for c in broken] + self._compare_index(target)
-        stale = self._stale(found, target)
+        chosen = [f for f in target.findings if f.id in _OF_SELECTION]
+        if to_prune:
+            report.changed = True
+            report.before |= dict.fromkeys(to_prune, "stale")
+            report.after |= dict.fromkeys(to_prune, "removed")
+            report.findings.append(pruning.prune(self.dest, to_prune))
         records = {n: self._record(f, checks.get(n), found) for n, f in target.files.items()}
         report.verified = min((x.verified for x in records.values()), key=LEVELS.index)
         lock.require()
@@ -297,23 +294,13 @@ class _Run:
                 verified=report.verified,
                 shards=target.shards,
                 files=records,
-                stale=tuple(stale),
-                upstream=tuple(f.as_dict() for f in upstream),
+                stale=pruning.stale_files(self.dest, found, target),
+                upstream=tuple(f.as_dict() for f in [*upstream, *chosen]),
             ),
         )
         staging.close()
-        report.findings.extend([*upstream, *leftovers(self.dest, target.files)])
-        self._apply_strict()
-
-    def _restamped(self, checks: t.Mapping[str, Check]) -> dict[str, Check]:
-        """The same verdicts with the stamps that the files have in their places (a rename sets ctime)."""
-        out = {}
-        for name, check in checks.items():
-            stamp = Stamp.of(os.path.join(self.dest, name))
-            if check.stamp and (stamp.size, stamp.mtime_ns) != (check.stamp.size, check.stamp.mtime_ns):
-                raise ModelopsError(f"{name} changed while it was put in its place.", "Something else writes there.")
-            out[name] = replace(check, stamp=stamp)
-        return out
+        report.findings.extend(upstream)
+        self._tell_doubts(records, target)
 
     def _record(self, file: RemoteFile, check: Check | None, found: Manifest | None) -> Record:
         if check is None or check.stamp is None:
@@ -336,20 +323,14 @@ class _Run:
             out.extend(compare(name, read_weight_map(os.path.join(self.dest, name), name), tensors))
         return out
 
-    def _stale(self, found: Manifest | None, target: Target) -> list[str]:
-        """Files that earlier runs put there and that are no longer wanted; removed with prune."""
-        known = set(found.files) | set(found.stale) if found else set()
-        stale = sorted(n for n in known - set(target.files) if os.path.isfile(os.path.join(self.dest, n)))
-        if not (self.request.prune and stale):
-            return stale
-        for name in stale:
-            os.unlink(os.path.join(self.dest, name))
-            self.report.before[name], self.report.after[name] = "stale", "removed"
-        self.report.changed = True
-        self.report.findings.append(
-            info("pruned", f"{len(stale)} files of earlier commits were removed: {', '.join(stale[:5])}.", files=stale)
-        )
-        return []
+    def _tell_doubts(self, records: t.Mapping[str, Record], target: Target) -> None:
+        """Say what is doubtful about the state at the end, and end in a failure where that is asked for."""
+        unproven = [n for n in target.files if records[n].verified != "sha256"]
+        sparse = [n for n in unproven if is_sparse(os.path.join(self.dest, n))]
+        if sparse:
+            self.report.findings.append(sparse_finding(sparse))
+        self.report.findings.extend(leftovers(self.dest, target.files))
+        self._apply_strict()
 
     def _apply_strict(self) -> None:
         """End in a failure when the snapshot is unusable as published, or, with strict, when there is a doubt."""
@@ -364,19 +345,25 @@ class _Run:
 # Warnings about the state at the end; a damaged file that was mended is none.
 _DOUBTS = {"no-weights", "no-manifest", "sparse", "stale", "upstream-inconsistent", "weights-left-out"}
 
-
-def _check_telling(
-    progress: Progress | None, folder: str, files: t.Collection[RemoteFile], level: Level
-) -> dict[str, Check]:
-    """The verdicts on files, with their progress told; on those that are not there, there is nothing to tell."""
-    here = [f for f in files if os.path.isfile(os.path.join(folder, f.name))]
-    if not (progress and here):
-        return check_many(folder, files, level)
-    tally = Tally()
-    with progress.phase("verify", here, lambda: (tally.bytes, tally.files)):
-        checks = check_many(folder, here, level, tally)
-    return checks | check_many(folder, [f for f in files if f.name not in checks], level)
+# Those of them that the selection of the files gives: the manifest keeps them, and they are said with the target.
+_OF_SELECTION = {"no-weights", "weights-left-out"}
 
 
-def _listed(names: t.Sequence[str]) -> str:
+def _affected(findings: t.Iterable[Finding]) -> str:
+    """The files that errors are about, small ones too."""
+    names = {f.numbers["file"] for f in findings if f.severity == "error" and "file" in f.numbers}
     return f"Affected: {shorten(names)}." if names else ""
+
+
+def _unprovable(files: t.Mapping[str, RemoteFile]) -> list[str]:
+    return sorted(f.name for f in files.values() if not f.provable)
+
+
+def _target_of(found: Manifest) -> Target:
+    """What a manifest says must be there, with what was said when it was selected."""
+    said = tuple(f for f in _upstream(found) if f.id in _OF_SELECTION)
+    return Target(found.commit, found.remotes(), found.shards, said)
+
+
+def _upstream(found: Manifest) -> list[Finding]:
+    return [Finding(**f) for f in found.upstream]

@@ -98,6 +98,11 @@ class Staging:
         for folder in folders:
             sync_folder(folder)
 
+    def close_if_empty(self) -> None:
+        """Remove an area that a failed run brought nothing to, so that it claims the destination for nobody."""
+        if not _holds_files(os.path.dirname(self.folder)):
+            self.close()
+
     def close(self) -> None:
         """Remove the area after the manifest was written."""
         shutil.rmtree(os.path.dirname(self.folder), ignore_errors=True)
@@ -123,10 +128,25 @@ def make_folders(dest: str, below: str = "") -> list[str]:
 
 
 def unfinished(dest: str) -> dict[str, str]:
-    """``{"repo", "commit"}`` of a run that did not end, empty when there is none."""
+    """``{"repo", "commit"}`` of a run that did not end, empty when there is none, or when nothing it brought is left.
+
+    A run that brought nothing leaves the destination to whoever comes next: its repository may have been a mistake.
+    """
+    books = os.path.join(dest, FOLDER)
     try:
-        with open(os.path.join(dest, FOLDER, _JOB), encoding="utf-8") as f:
+        with open(os.path.join(books, _JOB), encoding="utf-8") as f:
             job = json.load(f)
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
-    return job if isinstance(job, dict) else {}
+    if not (isinstance(job, dict) and all(isinstance(v, str) for v in job.values())):
+        return {}
+    return job if _holds_files(os.path.join(books, "staging")) else {}
+
+
+def _holds_files(area: str) -> bool:
+    """Whether files landed below staging areas; huggingface_hub keeps what is unfinished in ``.cache``."""
+    for _folder, folders, names in os.walk(area):
+        folders[:] = [f for f in folders if f != ".cache"]
+        if names:
+            return True
+    return False

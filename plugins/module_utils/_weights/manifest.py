@@ -12,15 +12,21 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import time
 import typing as t
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 
 from .._errors import ModelopsError
+from .._findings import Finding
 from .checks import LEVELS, Level, RemoteFile, Stamp
+from .names import unsafe_reason
 
 FOLDER = ".modelops"
 SCHEMA = 1
+
+# No file system has larger numbers, and no platform's stat gives any.
+_MAX_NUMBER = 1 << 64
 
 
 @dataclass(frozen=True)
@@ -65,8 +71,9 @@ class Record:
 class Manifest:
     """The verified state of a destination.
 
-    ``shards`` are the files that hold weights, ``stale`` files of earlier manifests that are no longer wanted,
-    ``upstream`` findings (as dicts) about the published files themselves, which a later run repeats.
+    ``shards`` are the files that hold weights, ``stale`` files of earlier manifests that are no longer wanted, with
+    their stamps, ``upstream`` findings (as dicts) about the published files and the selection of them, which a later
+    run repeats.
     """
 
     repo: str
@@ -76,7 +83,7 @@ class Manifest:
     verified: Level
     shards: tuple[str, ...]
     files: t.Mapping[str, Record]
-    stale: tuple[str, ...] = ()
+    stale: t.Mapping[str, Stamp] = field(default_factory=dict)
     upstream: tuple[t.Mapping[str, t.Any], ...] = field(default=())
 
     def remotes(self) -> dict[str, RemoteFile]:
@@ -92,36 +99,134 @@ def manifest_path(dest: str) -> str:
 def load(dest: str) -> Manifest | None:
     """The manifest of a destination, None when there is none.
 
-    Raises ModelopsError for one that cannot be understood: it is not ours to overwrite.
+    Raises ModelopsError for one that cannot be read or understood: it is not ours to overwrite, and what it does not
+    describe is not proven.
     """
     path = manifest_path(dest)
     try:
         with open(path, encoding="utf-8") as f:
             raw = json.load(f)
-        if raw["schema"] != SCHEMA:
-            raise ValueError(f"schema {raw['schema']!r}, this version reads {SCHEMA}")
-        return Manifest(
-            repo=raw["repo"],
-            commit=raw["commit"],
-            revision=raw["revision"],
-            selection=Selection(
-                tuple(raw["selection"]["allow_patterns"]),
-                tuple(raw["selection"]["ignore_patterns"]),
-                raw["selection"]["allow_pickle"],
-            ),
-            verified=LEVELS[LEVELS.index(raw["verified"])],
-            shards=tuple(raw["shards"]),
-            files={name: Record(**record) for name, record in raw["files"].items()},
-            stale=tuple(raw["stale"]),
-            upstream=tuple(raw["upstream"]),
-        )
+        return _parsed(raw)
     except (FileNotFoundError, NotADirectoryError):
         return None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as e:
+    except PermissionError as e:
+        raise ModelopsError(
+            f"The manifest {path} cannot be read: permission denied.", "Run as a user who may read and write it."
+        ) from e
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as e:
         raise ModelopsError(
             f"The manifest {path} cannot be read: {e!r}.",
             "Move it away to have every file verified from the start.",
         ) from e
+
+
+def _parsed(raw: t.Any) -> Manifest:
+    """The manifest in parsed JSON; ValueError, KeyError, TypeError or AttributeError for what is none."""
+    if raw["schema"] != SCHEMA:
+        raise ValueError(f"schema {raw['schema']!r}, this version reads {SCHEMA}")
+    files = {_name(name): _record(name, record) for name, record in raw["files"].items()}
+    shards = tuple(_name(n) for n in _a(list, "shards", raw["shards"]))
+    if not files:
+        raise ValueError("it names no files")
+    if not set(shards) <= files.keys() or len(set(shards)) < len(shards):
+        raise ValueError("shards names a file twice, or one that files does not")
+    verified = _level(raw["verified"])
+    if LEVELS.index(verified) > min(LEVELS.index(r.verified) for r in files.values()):
+        raise ValueError(f"verified is {verified}, and a file is verified at a lower level")
+    chosen = raw["selection"]
+    return Manifest(
+        repo=_a(str, "repo", raw["repo"]),
+        commit=_hexadecimal("commit", raw["commit"], 40),
+        revision=_a(str, "revision", raw["revision"]),
+        selection=Selection(
+            _texts("allow_patterns", chosen["allow_patterns"]),
+            _texts("ignore_patterns", chosen["ignore_patterns"]),
+            _a(bool, "allow_pickle", chosen["allow_pickle"]),
+        ),
+        verified=verified,
+        shards=shards,
+        files=files,
+        stale=_stale(raw["stale"]),
+        upstream=tuple(_finding(f) for f in _a(list, "upstream", raw["upstream"])),
+    )
+
+
+_T = t.TypeVar("_T")
+
+
+def _a(kind: type[_T], what: str, value: t.Any) -> _T:
+    if not isinstance(value, kind):
+        raise ValueError(f"{what} is {value!r:.100}, a {kind.__name__} is needed")
+    return value
+
+
+def _texts(what: str, values: t.Any) -> tuple[str, ...]:
+    return tuple(_a(str, what, v) for v in _a(list, what, values))
+
+
+def _name(name: t.Any) -> str:
+    """A name below the destination: whoever may write the manifest does not get to choose another folder."""
+    reason = unsafe_reason(_a(str, "a name", name))
+    if reason:
+        raise ValueError(f"the name {name!r:.100} is refused: {reason}")
+    return t.cast(str, name)
+
+
+def _level(value: t.Any) -> Level:
+    return LEVELS[LEVELS.index(value)]
+
+
+def _number(what: str, value: t.Any, least: int = 0) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value < _MAX_NUMBER:
+        raise ValueError(f"{what} is no number of a file")
+    return value
+
+
+def _hexadecimal(what: str, value: t.Any, digits: int) -> str:
+    if not re.fullmatch(rf"[0-9a-f]{{{digits}}}", _a(str, what, value)):
+        raise ValueError(f"{what} is {value!r:.100}, {digits} hexadecimal digits are needed")
+    return t.cast(str, value)
+
+
+def _stamp(name: str, raw: t.Mapping[str, t.Any]) -> Stamp:
+    return Stamp(
+        size=_number(f"size of {name}", raw["size"]),
+        # Clocks may have been before 1970.
+        mtime_ns=_number(f"mtime_ns of {name}", raw["mtime_ns"], -_MAX_NUMBER),
+        ctime_ns=_number(f"ctime_ns of {name}", raw["ctime_ns"], -_MAX_NUMBER),
+        inode=_number(f"inode of {name}", raw["inode"]),
+    )
+
+
+def _record(name: str, raw: t.Mapping[str, t.Any]) -> Record:
+    unknown = raw.keys() - {f.name for f in fields(Record)}
+    if unknown:
+        raise ValueError(f"{name} has the unknown field {min(unknown)}")
+    sha256, blob_id = raw["sha256"], raw["blob_id"]
+    return Record(
+        **asdict(_stamp(name, raw)),
+        sha256=None if sha256 is None else _hexadecimal(f"sha256 of {name}", sha256, 64),
+        blob_id=None if blob_id is None else _hexadecimal(f"blob_id of {name}", blob_id, 40),
+        verified=_level(raw["verified"]),
+    )
+
+
+def _stale(raw: t.Any) -> dict[str, Stamp]:
+    if isinstance(raw, list):
+        # Version 1.0.0 wrote names alone: nothing proves that those are still the files that it put there.
+        return dict.fromkeys((_name(n) for n in raw), Stamp(0, 0, 0, 0))
+    return {_name(name): _stamp(name, stamp) for name, stamp in raw.items()}
+
+
+def _finding(raw: t.Any) -> dict[str, t.Any]:
+    """A finding as a dict, proven to be one."""
+    found = Finding(**_a(dict, "a finding", raw))
+    for what in ("id", "severity", "message", "remedy"):
+        _a(str, what, getattr(found, what))
+    if found.severity not in ("error", "warning", "info"):
+        raise ValueError(f"severity is {found.severity!r:.100}")
+    _a(dict, "numbers", found.numbers)
+    return found.as_dict()
 
 
 def save(dest: str, manifest: Manifest) -> None:
