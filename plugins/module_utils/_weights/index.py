@@ -2,17 +2,23 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # PRIVATE: this file is an implementation detail of modelops.vllm and may change without notice.
-"""The safetensors index: which tensor is in which shard, and what that says about a snapshot."""
+"""The index of a model: which tensor is in which shard, and what that says about a snapshot."""
 
 from __future__ import annotations
 
 import json
+import os
 import posixpath
 import typing as t
 
 from .._errors import ModelopsError
 from .._findings import Finding, error, warning
 from .names import unsafe_reason
+
+# Bytes. The largest index seen has a few MB; what is much larger is something else, and would fill the memory.
+MAX_INDEX = 256 << 20
+
+_AS_PUBLISHED = "The files are as published: ask the publisher, or choose another revision."
 
 
 def weight_map(text: str, name: str) -> dict[str, str]:
@@ -23,7 +29,7 @@ def weight_map(text: str, name: str) -> dict[str, str]:
     try:
         parsed = json.loads(text)["weight_map"]
     except (ValueError, KeyError, TypeError, RecursionError) as e:
-        raise _refused(f"{name} is not a safetensors index ({type(e).__name__}: {e}).") from e
+        raise _refused(f"{name} is not an index of shards ({type(e).__name__}: {e}).") from e
     if not isinstance(parsed, dict) or not parsed or not all(isinstance(v, str) for v in parsed.values()):
         raise _refused(f"The weight_map of {name} is not a mapping from tensors to file names.")
     for shard in sorted(set(parsed.values())):
@@ -41,8 +47,11 @@ def _refused(message: str) -> ModelopsError:
 
 def read_weight_map(path: str, name: str) -> dict[str, str]:
     """:func:`weight_map` of a file; its name in the repository is for messages. OSError when it cannot be read."""
-    with open(path, encoding="utf-8", errors="replace") as f:
-        return weight_map(f.read(), name)
+    with open(path, "rb") as f:
+        raw = f.read(MAX_INDEX + 1) if os.fstat(f.fileno()).st_size <= MAX_INDEX else b""
+    if not raw or len(raw) > MAX_INDEX:
+        raise _refused(f"{name} is no index of shards: it is empty, or has more than {MAX_INDEX >> 20} MiB.")
+    return weight_map(raw.decode("utf-8", "replace"), name)
 
 
 def main_indices(names: t.Iterable[str]) -> list[str]:
@@ -51,11 +60,14 @@ def main_indices(names: t.Iterable[str]) -> list[str]:
     return [n for n in root if not n.startswith("consolidated")] or root
 
 
-def compare(name: str, mapping: t.Mapping[str, str], tensors: t.Mapping[str, frozenset[str]]) -> list[Finding]:
+def compare(
+    name: str, mapping: t.Mapping[str, str], tensors: t.Mapping[str, frozenset[str]], remedy: str = _AS_PUBLISHED
+) -> list[Finding]:
     """What the index says and the shards do not hold, and the other way round.
 
-    ``tensors`` has the names inside each shard whose header was read. The bytes of those shards are what the
-    publisher put there, so a difference is the publisher's: it is reported, and fetching again cannot mend it.
+    ``tensors`` has the names inside each shard whose header was read. Where the bytes of those shards are proven to
+    be what the publisher put there, a difference is the publisher's: it is reported, and fetching again cannot mend
+    it. Who has no such proof says so in ``remedy``, and judges the shards that ``numbers["file"]`` names.
     """
     said: dict[str, set[str]] = {}
     for tensor, shard in mapping.items():
@@ -70,7 +82,7 @@ def compare(name: str, mapping: t.Mapping[str, str], tensors: t.Mapping[str, fro
                     warning(
                         "upstream-inconsistent",
                         f"{name} {what.format(len(which), shard)}, {example} is one of them.",
-                        "The files are as published: ask the publisher, or choose another revision.",
+                        remedy,
                         file=shard,
                         tensors=len(which),
                     )

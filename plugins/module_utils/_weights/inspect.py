@@ -12,23 +12,38 @@ and nothing proves that it is complete).
 
 from __future__ import annotations
 
+import json
 import os
+import posixpath
 import re
 import typing as t
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from .._errors import ModelopsError
 from .._findings import Finding, error, info, warning
 from .checks import LEVELS, Check, Level, check_many, is_sparse
 from .index import compare, main_indices, read_weight_map
 from .manifest import FOLDER, Manifest, load
-from .names import gguf_parts, is_gguf, is_weight
+from .names import INDEX_SUFFIX, gguf_parts, is_gguf, is_pickle_index, is_weight
 from .ownership import stranger
 from .safetensors import HeaderError, tensor_names, text_instead
 from .selection import Target, indices_among
 
 # A name that says that it is one of several; which ones, only an index or a listing tells.
 _PART = re.compile(r"-\d+-of-\d+\.(safetensors|bin)$")
+
+# What describes a model, and how all of its weights are named where that file alone is enough.
+_CONFIGS = {
+    "config.json": "",
+    "model_index.json": "",
+    "adapter_config.json": "adapter_model",
+    "params.json": "consolidated",
+}
+
+# Bytes. Larger JSON than any tokenizer has is not read to the end.
+_MAX_JSON = 64 << 20
+
+_UNPROVEN = "Compare with the Hub by against: hub and verify: sha256, or run hf_snapshot for this folder."
 
 _REMEDIES = {
     "missing": "Run hf_snapshot for this folder to fetch it.",
@@ -115,8 +130,10 @@ def by_listing(dest: str, repo: str, target: Target, level: Level, found: Manife
         # A large index whose size is right and whose content was not hashed at this level.
         out.verdict = "corrupt"
         out.findings.extend(finding_of(check) for check in broken)
-    for name, mapping in maps.items():
-        out.findings.extend(compare(name, mapping, tensors))
+    differing = [f for name, mapping in maps.items() for f in compare(name, mapping, tensors)]
+    checks |= _prove(dest, target, checks, differing)
+    _judge_differing(out, differing, checks)
+    _hint_sparse(out, checks.values())
     if out.verdict == "complete":
         out.verified = min((c.level for c in checks.values()), key=LEVELS.index)
         if level == "none" or LEVELS.index(out.verified) < LEVELS.index(level):
@@ -130,6 +147,40 @@ def by_listing(dest: str, repo: str, target: Target, level: Level, found: Manife
             )
     out.findings.extend(leftovers(dest, target.files))
     return out
+
+
+def _prove(
+    dest: str, target: Target, checks: t.Mapping[str, Check], differing: t.Iterable[Finding]
+) -> dict[str, Check]:
+    """The checks by hash of shards that do not fit their index: whether they are as published, a hash alone tells."""
+    names = {f.numbers["file"] for f in differing if checks[f.numbers["file"]].level != "sha256"}
+    return check_many(dest, [target.files[n] for n in names if target.files[n].provable], "sha256")
+
+
+def _judge_differing(out: Verdict, differing: t.Iterable[Finding], checks: t.Mapping[str, Check]) -> None:
+    """Report the differences between indices and shards; a shard whose content is not proven is no good."""
+    by_shard: dict[str, list[Finding]] = {}
+    for f in differing:
+        by_shard.setdefault(f.numbers["file"], []).append(f)
+    for name, found in by_shard.items():
+        check = checks[name]
+        if check.level == "sha256":
+            out.findings.extend(found)
+            continue
+        if check.ok:
+            out.findings.extend(replace(f, remedy=_UNPROVEN) for f in found)
+            check = Check(name, "corrupt", "its tensors are not those of the index, and nothing proves its content")
+        out.findings.append(finding_of(check))
+        out.verdict = "corrupt"
+        out.bad.append(name)
+        out.present -= 1
+
+
+def _hint_sparse(out: Verdict, checks: t.Iterable[Check], more: t.Iterable[str] = ()) -> None:
+    """Name the files that may have holes; a hash proves that there are none."""
+    names = sorted({*(c.name for c in checks if c.sparse and c.level != "sha256"), *more})
+    if names:
+        out.findings.append(sparse_finding(names))
 
 
 def _other_model(dest: str, target: Target, checks: t.Mapping[str, Check], found: Manifest | None) -> str:
@@ -171,6 +222,9 @@ def _by_manifest(dest: str, found: Manifest, *, repo: str, commit: str, level: L
         warning("changed", f"{c.name} was written to since it was verified.", "Verify with level header or sha256.")
         for c in unproven
     )
+    # What the manifest is believed for costs a stat.
+    believed = [n for n, r in found.files.items() if n not in checks and r.verified != "sha256"]
+    _hint_sparse(out, checks.values(), [n for n in believed if is_sparse(os.path.join(dest, n))])
     out.findings.extend(Finding(**f) for f in found.upstream)
     if out.verdict == "complete":
         broken = any(f.severity == "error" for f in out.findings)
@@ -237,13 +291,38 @@ def by_structure(dest: str, repo: str = "", level: Level = "header") -> Verdict:
     out.expected = len(shards)
     checks, tensors = _by_headers(dest, shards, level)
     _judge(out, checks, shards)
-    if any(c.sparse for c in checks.values()):
-        out.findings.append(sparse_finding([c.name for c in checks.values() if c.sparse]))
-    for name, mapping in maps.items():
-        out.findings.extend(compare(name, mapping, tensors))
+    _hint_sparse(out, checks.values())
+    texts = [_check_json(dest, n) for n in names if level != "none" and n.endswith(".json") and "/" not in n]
+    out.findings.extend(finding_of(c) for c in texts if not c.ok)
+    if any(not c.ok for c in texts):
+        out.verdict = "corrupt"
+    _judge_differing(out, [f for n, mapping in maps.items() for f in compare(n, mapping, tensors)], checks)
     out.findings.extend(leftovers(dest, shards | known))
     _doubts(out, dest, shards, {s for m in maps.values() for s in m.values()}, level)
     return out
+
+
+def _check_json(dest: str, name: str) -> Check:
+    """Whether a file that says it is JSON is: a page of a portal or half a file is what arrives in its place."""
+    path = os.path.join(dest, name)
+    if not os.path.isfile(path):
+        # A link to nowhere is as if it were not there, which nothing here forbids.
+        there = os.path.exists(path)
+        return Check(name, "corrupt", "something that is no file is in its place") if there else Check(name, "ok")
+    try:
+        with open(path, "rb") as f:
+            raw = f.read(_MAX_JSON + 1)
+        text = text_instead(raw[:512])
+        if text:
+            return Check(name, *text)
+        whole = json.loads(raw) if len(raw) <= _MAX_JSON else {}
+    except OSError as e:
+        return Check(name, "corrupt", f"the file cannot be read: {e.strerror}")
+    except (ValueError, RecursionError):
+        return Check(name, "corrupt", "the file is not JSON")
+    if name in _CONFIGS and not isinstance(whole, dict):
+        return Check(name, "corrupt", "the file is not a JSON object")
+    return Check(name, "ok")
 
 
 def _read_indices(dest: str, names: t.Iterable[str]) -> tuple[dict[str, dict[str, str]], list[Check]]:
@@ -251,6 +330,9 @@ def _read_indices(dest: str, names: t.Iterable[str]) -> tuple[dict[str, dict[str
     maps, broken = {}, []
     for name in indices_among(names):
         path = os.path.join(dest, name)
+        if os.path.exists(path) and not os.path.isfile(path):
+            broken.append(Check(name, "corrupt", "something that is no file is in its place"))
+            continue
         try:
             with open(path, "rb") as f:
                 text = text_instead(f.read(512))
@@ -273,12 +355,15 @@ def _shards_of(names: t.Iterable[str], maps: t.Mapping[str, t.Mapping[str, str]]
     """
     here = set(names)
     shards = {name: set(mapping.values()) for name, mapping in maps.items()}
-    root = main_indices(shards)
-    nested = [n for n in shards if "/" in n and (not root or shards[n] & here)]
-    must = {s for n in [*root, *nested] for s in shards[n]}
     weights = {n for n in here if is_weight(n)}
-    # Beside an index in the root other weights are stale; a component without an index is a file of its own.
-    must |= set() if root else weights
+    # The index of pickles comes with the small files of a model that is there in another form.
+    alone = {n for n in shards if not is_pickle_index(n) or not weights or shards[n] & here}
+    root = main_indices(alone)
+    nested = [n for n in alone if "/" in n and (not root or shards[n] & here)]
+    must = {s for n in [*root, *nested] for s in shards[n]}
+    # Beside an index in the root other weights are stale; a component without an index is a file of its own, and so
+    # is a pickle beside others.
+    must |= set() if any(n.endswith(INDEX_SUFFIX) for n in root) else weights
     # All parts of a split GGUF file are named by any of them.
     must |= {part for n in must for part in gguf_parts(n)}
     return must, {s for values in shards.values() for s in values} & here
@@ -289,7 +374,7 @@ def _doubts(out: Verdict, dest: str, shards: set[str], indexed: set[str], level:
     if out.verdict != "complete":
         return
     names = _files(dest)
-    configs = [n for n in names if n in ("config.json", "model_index.json")]
+    configs = [n for n in names if n in _CONFIGS and all(posixpath.basename(s).startswith(_CONFIGS[n]) for s in shards)]
     parts = sorted(n for n in shards - indexed if _PART.search(n))
     if not shards:
         out.verdict = "incomplete"
@@ -391,11 +476,17 @@ def leftovers(dest: str, wanted: t.Container[str]) -> list[Finding]:
 def _files(dest: str, hidden: bool = False) -> list[str]:
     """The files below a folder, relative; without the books of this collection and of huggingface_hub."""
     out: list[str] = []
-    for folder, folders, names in os.walk(dest):
+    for folder, folders, names in os.walk(dest, onerror=lambda e: _refuse_closed(dest, e)):
         if not hidden and os.path.samefile(folder, dest):
             folders[:] = [f for f in folders if f not in (FOLDER, ".cache", ".git")]
         out.extend(os.path.relpath(os.path.join(folder, n), dest) for n in names)
     return sorted(out)
+
+
+def _refuse_closed(dest: str, e: OSError) -> None:
+    """Raise ModelopsError for a folder that may not be read: that is not the same as one that is not there."""
+    if isinstance(e, PermissionError) and e.filename == dest:
+        raise ModelopsError(f"{dest} cannot be read: {e.strerror}.", "Run as a user who may read the folder.") from e
 
 
 def _stat(dest: str, name: str) -> os.stat_result:

@@ -9,45 +9,61 @@ from __future__ import annotations
 import fnmatch
 import re
 import typing as t
+import unicodedata
 
 INDEX_SUFFIX = ".safetensors.index.json"
+PICKLE_INDEX_SUFFIX = ".bin.index.json"
 
 # Formats that hold weights. Pickles run code when they are loaded (torch.load with weights_only was escaped
-# in CVE-2025-32434), so they are a class of their own.
+# in CVE-2025-32434), so they are a class of their own. In any folder and in any case: a loader goes by the content.
+# Arrays of NumPy may hold pickled objects.
 WEIGHT_SUFFIXES = (".safetensors", ".gguf")
 _PICKLES = (
-    "*.pth",
+    "*.bin",
     "*.pt",
+    "*.pt2",
+    "*.pth",
+    "*.pth.tar",
     "*.ckpt",
-    "*.pkl",
-    "*.pickle",
-    "pytorch_model*.bin",
-    "*/pytorch_model*.bin",
-    "adapter_model.bin",
-    "training_args.bin",
+    "*.pkl*",
+    "*.pickle*",
+    "*.joblib*",
+    "*.dill*",
+    "*.t7",
+    "*.npy",
+    "*.npz",
 )
 
 # A part of a split GGUF file, as llama.cpp's gguf-split names it (1-based), and of one that was cut by other tools.
 _GGUF_PART = re.compile(r"^(?P<stem>.+)-\d{5}-of-(?P<count>\d{5})\.gguf$")
-_GGUF_PIECE = re.compile(r"^(?P<stem>.+\.gguf)\.part\d+of(?P<count>\d+)$")
+_GGUF_PIECE = re.compile(r"^(?P<stem>.+\.gguf)\.part\d{1,5}of(?P<count>\d{1,5})$")
+
+# A part of a checkpoint of pickles. Which parts there are, its index tells.
+_PICKLE_PART = re.compile(r"^(?P<stem>.+)-\d+-of-(?P<count>\d+)\.(?P<format>bin|pt|pth)$", re.IGNORECASE)
+
+# The longest name that the file systems of Linux take.
+_MAX_NAME = 255
 
 _RESERVED = (".modelops", ".git")
 
 
 def unsafe_reason(name: str) -> str:
     """Why a name from a listing or an index must not be written below a destination; empty when it may."""
-    if not name or "\0" in name:
-        return "it is empty or contains NUL"
-    if name.startswith("/") or re.match(r"^[A-Za-z]:", name):
-        return "it is absolute"
-    if "\\" in name:
-        return "it contains a backslash"
     parts = name.split("/")
-    if any(part in ("", ".", "..") for part in parts):
-        return "it leaves its folder or has an empty part"
-    if parts[0] in _RESERVED:
-        return f"{parts[0]} is reserved"
-    return ""
+    rules = (
+        (not name or "\0" in name, "it is empty or contains NUL"),
+        (name.startswith("/") or re.match(r"^[A-Za-z]:", name), "it is absolute"),
+        ("\\" in name, "it contains a backslash"),
+        (any(part in ("", ".", "..") for part in parts), "it leaves its folder or has an empty part"),
+        (parts[0] in _RESERVED, f"{parts[0]} is reserved"),
+        # A lone surrogate is no character: no file can have such a name.
+        (any(unicodedata.category(c) in ("Cc", "Cs") for c in name), "it has control characters, or is no text"),
+        (
+            any(len(part.encode("utf-8", "replace")) > _MAX_NAME for part in parts),
+            f"a part of it is over {_MAX_NAME} bytes",
+        ),
+    )
+    return next((reason for broken, reason in rules if broken), "")
 
 
 def matches(name: str, patterns: t.Iterable[str]) -> bool:
@@ -65,9 +81,14 @@ def is_nested_index(name: str) -> bool:
     return "/" in name and name.endswith(INDEX_SUFFIX)
 
 
+def is_pickle_index(name: str) -> bool:
+    """Whether this is the index of a checkpoint of pickles, in the root or in a folder."""
+    return name.endswith(PICKLE_INDEX_SUFFIX)
+
+
 def is_pickle(name: str) -> bool:
     """Whether this file runs code when a program loads it."""
-    return matches(name, _PICKLES)
+    return matches(name.rpartition("/")[2].lower(), _PICKLES)
 
 
 def is_weight(name: str) -> bool:
@@ -95,3 +116,9 @@ def gguf_parts(name: str) -> list[str]:
     if piece:
         return [f"{piece['stem']}.part{i}of{piece['count']}" for i in range(1, int(piece["count"]) + 1)]
     return []
+
+
+def pickle_model(name: str) -> str:
+    """What the parts of one checkpoint of pickles share; empty for a file that is no part of one."""
+    part = _PICKLE_PART.match(name)
+    return f"{part['stem']}-of-{part['count']}.{part['format']}" if part else ""

@@ -9,9 +9,12 @@ from __future__ import annotations
 import os
 import typing as t
 
-from .checks import Check, RemoteFile
+from .checks import Check, RemoteFile, is_sparse
 from .names import is_weight
-from .safetensors import HeaderError, tensor_names
+from .safetensors import HeaderError, tensor_names, text_instead
+
+# Bytes. A git-lfs pointer is smaller (git-lfs/docs/spec.md), weights are larger.
+_POINTER = 1024
 
 
 def stranger(dest: str, files: t.Mapping[str, RemoteFile], commit: str, checks: t.Mapping[str, Check]) -> str:
@@ -25,7 +28,7 @@ def stranger(dest: str, files: t.Mapping[str, RemoteFile], commit: str, checks: 
         return ""
     if any(_noted_by_hub(dest, files[n], commit) for n in here):
         return ""
-    whole = [n for n in here if n.endswith(".safetensors") and _is_whole(os.path.join(dest, n))]
+    whole = [n for n in here if is_weight(n) and _is_whole(os.path.join(dest, n))]
     if whole:
         return f"{min(whole)} holds whole weights that are not those of this commit"
     others = sorted(n for n in _root_files(dest) if is_weight(n) and n not in files)
@@ -51,11 +54,24 @@ def _noted_by_hub(dest: str, file: RemoteFile, commit: str) -> bool:
 
 
 def _is_whole(path: str) -> bool:
+    """Whether a file looks like weights that somebody made, not like what a broken download leaves.
+
+    Only safetensors tell where they end. The beginning of another format is taken for the whole: to fetch a damaged
+    file again by hand costs an hour, and a fine-tune that was overwritten is lost.
+    """
     try:
-        tensor_names(path)
+        if path.endswith(".safetensors"):
+            tensor_names(path)
+            return True
+        with open(path, "rb") as f:
+            head = f.read(_POINTER + 1)
     except (HeaderError, OSError):
         return False
-    return True
+    if path.endswith(".gguf"):
+        return head.startswith(b"GGUF") and not is_sparse(path)
+    # A text in place of the weights, or the zeros of a file that was made in its full size and not filled.
+    empty = text_instead(head) or not head.strip(b"\0")
+    return len(head) > _POINTER and not empty and not is_sparse(path)
 
 
 def _root_files(dest: str) -> list[str]:

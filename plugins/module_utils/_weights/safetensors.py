@@ -19,6 +19,9 @@ import typing as t
 # The library refuses longer headers; a longer one here is text that was read as a number.
 _MAX_HEADER = 100_000_000
 
+# Tensors have a handful; a product over millions of numbers would take hours.
+_MAX_DIMENSIONS = 64
+
 # Bits an element. The library knows types below a byte since 0.6.
 _BITS = {
     "BOOL": 8,
@@ -97,18 +100,27 @@ def _parse(raw: bytes) -> dict[str, t.Any]:
     return header
 
 
+def _numbers(values: t.Any) -> list[int]:
+    """A shape or two offsets; TypeError or ValueError for what the library could not hold in its 64 bits."""
+    if not isinstance(values, list) or not all(type(v) is int for v in values):
+        raise TypeError("not a list of integers")
+    if len(values) > _MAX_DIMENSIONS or not all(0 <= v < 1 << 64 for v in values):
+        raise ValueError("a number is out of range")
+    return values
+
+
 def _names(header: dict[str, t.Any], start: int, size: int) -> frozenset[str]:
     end = 0
     try:
         for name, tensor in sorted(header.items(), key=lambda item: item[1]["data_offsets"]):
-            first, last = tensor["data_offsets"]
+            first, last = _numbers(tensor["data_offsets"])
             if first != end or last < first:
                 raise HeaderError("corrupt", f"a hole or an overlap before tensor {name}")
             bits = _BITS.get(tensor["dtype"])
-            if bits is not None and math.prod(tensor["shape"]) * bits != 8 * (last - first):
+            if bits is not None and math.prod(_numbers(tensor["shape"])) * bits != 8 * (last - first):
                 raise HeaderError("corrupt", f"shape and type of tensor {name} do not give its {last - first} bytes")
             end = last
-    except (KeyError, TypeError, ValueError) as e:
+    except (ArithmeticError, KeyError, TypeError, ValueError) as e:
         raise HeaderError("corrupt", f"the header describes a tensor without type, shape or offsets ({e!r})") from e
     want = start + end
     if size < want:

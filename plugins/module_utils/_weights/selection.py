@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import typing as t
 from dataclasses import dataclass, field, replace
 
@@ -14,7 +15,19 @@ from .._findings import Finding, error, info, warning
 from .checks import RemoteFile
 from .index import main_indices, weight_map
 from .manifest import Selection
-from .names import gguf_model, is_gguf, is_index, is_nested_index, is_pickle, is_weight, matches, unsafe_reason
+from .names import (
+    gguf_model,
+    gguf_parts,
+    is_gguf,
+    is_index,
+    is_nested_index,
+    is_pickle,
+    is_pickle_index,
+    is_weight,
+    matches,
+    pickle_model,
+    unsafe_reason,
+)
 
 # What repositories publish a second time beside their safetensors in the root, for other programs.
 # Seen in openai/gpt-oss-120b (original/, metal/), meta-llama (original/*.pth), mistralai (consolidated*),
@@ -25,7 +38,7 @@ _DUPLICATES = (
     "onnx/",
     "openvino/",
     "coreml/",
-    "pytorch_model*.bin.index.json",
+    "*.bin.index.json",
     "*.h5",
     "*.msgpack",
     "*.onnx",
@@ -63,10 +76,32 @@ class Target:
 
 
 def indices_among(names: t.Iterable[str]) -> list[str]:
-    """The indices whose texts :func:`choose` needs: those of the root, and of components in folders."""
-    listed = sorted(names)
-    nested = [n for n in listed if is_nested_index(n) and not matches(n, _DUPLICATES) and not unsafe_reason(n)]
-    return [n for n in listed if is_index(n)] + nested[:_MAX_NESTED_INDICES]
+    """The indices whose texts :func:`choose` needs: those of the root, and of components in folders.
+
+    The index of a checkpoint of pickles is none where its folder holds safetensors, which it then repeats.
+    """
+    listed = sorted(n for n in names if not unsafe_reason(n))
+    safe = {posixpath.dirname(n) for n in listed if n.endswith(".safetensors")}
+    pickled = [n for n in listed if is_pickle_index(n) and posixpath.dirname(n) not in safe]
+    root = [n for n in listed if is_index(n)] + [n for n in pickled if "/" not in n]
+    nested = [n for n in listed if is_nested_index(n) and not matches(n, _DUPLICATES)]
+    nested += [n for n in pickled if "/" in n]
+    return root + nested[:_MAX_NESTED_INDICES]
+
+
+def require_safe(repo: str, names: t.Collection[str]) -> None:
+    """Refuse a listing with a name that must not, or cannot, be written; ModelopsError has the finding."""
+    folders = {name[:i] for name in names for i, c in enumerate(name) if c == "/"}
+    for name in names:
+        reason = unsafe_reason(name) or ("a folder has the same name" if name in folders else "")
+        if reason:
+            message = f"{repo} lists the file {_shown(name)}, which is refused: {reason}."
+            raise _refused("unsafe-name", message, "Use the Hub.")
+
+
+def _shown(name: str) -> str:
+    """A name for a message: quoted, without what a terminal could not show, and not longer than a line."""
+    return ascii(name) if len(name) <= 100 else f"{name[:100]!a}..."
 
 
 def choose(repo: str, listing: Listing, selection: Selection) -> Target:
@@ -76,15 +111,14 @@ def choose(repo: str, listing: Listing, selection: Selection) -> Target:
     With them: what they match. Either way an index brings all of its shards, because a model without one of
     them is not the model. Raises ModelopsError with the finding in ``result`` where that cannot be done.
     """
-    for name in listing.files:
-        reason = unsafe_reason(name)
-        if reason:
-            raise _refused(
-                "unsafe-name", f"{repo} lists the file {name!r}, which is refused: {reason}.", "Use the Hub."
-            )
+    require_safe(repo, listing.files)
     # huggingface_hub keeps its own books there, and some publishers upload them.
     listing = replace(listing, files={n: f for n, f in listing.files.items() if not n.startswith(".cache/")})
-    maps = {name: set(weight_map(text, name).values()) for name, text in listing.indices.items()}
+    maps = {
+        name: set(weight_map(text, name).values())
+        for name, text in listing.indices.items()
+        if selection.allow_pickle or not is_pickle_index(name)
+    }
     _refuse_absent_shards(repo, listing, {n: maps[n] for n in main_indices(maps)})
     if selection.allow_patterns:
         chosen = {n for n in listing.files if matches(n, selection.allow_patterns)}
@@ -103,6 +137,7 @@ def choose(repo: str, listing: Listing, selection: Selection) -> Target:
             "Patterns are matched against the whole path, as in *.safetensors or folder/*.",
         )
     findings = [*listing.findings, *_complete_sets(listing, maps, chosen), *_left_out(listing, left_out)]
+    _refuse_absent_parts(repo, listing, chosen)
     pickles = sorted(n for n in chosen if is_pickle(n))
     if pickles and not selection.allow_pickle:
         raise _refused(
@@ -126,25 +161,33 @@ def _refuse_absent_shards(repo: str, listing: Listing, maps: t.Mapping[str, set[
     for name in maps:
         absent = sorted(maps[name] - set(listing.files))
         if absent:
-            failure = _refused(
-                "upstream-inconsistent",
-                f"{name} names {len(maps[name])} shards, and {len(absent)} of them are not in {repo} at "
-                f"{listing.commit}: {', '.join(absent[:5])}{' ...' if len(absent) > 5 else ''}.",
-                "No download can complete it: ask the publisher, or choose another revision.",
-            )
-            failure.result["shards"] = {
-                "expected": len(maps[name]),
-                "present": 0,
-                "missing": absent,
-                "bad": [],
-            }
-            raise failure
+            raise _incomplete(repo, listing, f"{name} names {len(maps[name])} shards", len(maps[name]), absent)
+
+
+def _refuse_absent_parts(repo: str, listing: Listing, chosen: set[str]) -> None:
+    """Refuse a split GGUF file of which the commit does not have all parts."""
+    for model, name in {gguf_model(n): n for n in sorted(chosen) if is_gguf(n)}.items():
+        parts = gguf_parts(name)
+        absent = [p for p in parts if p not in listing.files]
+        if absent:
+            raise _incomplete(repo, listing, f"{model} has {len(parts)} parts", len(parts), absent)
+
+
+def _incomplete(repo: str, listing: Listing, what: str, expected: int, absent: list[str]) -> ModelopsError:
+    failure = _refused(
+        "upstream-inconsistent",
+        f"{what}, and {len(absent)} of them are not in {repo} at {listing.commit}: "
+        f"{', '.join(absent[:5])}{' ...' if len(absent) > 5 else ''}.",
+        "No download can complete it: ask the publisher, or choose another revision.",
+    )
+    failure.result["shards"] = {"expected": expected, "present": 0, "missing": absent, "bad": []}
+    return failure
 
 
 def _default(repo: str, listing: Listing, maps: t.Mapping[str, set[str]], allow_pickle: bool) -> set[str]:
     names = set(listing.files)
     root = {n for n in names if n.endswith(".safetensors") and "/" not in n}
-    if root or main_indices(maps):
+    if root or any(is_index(n) for n in maps):
         return names - _repeated(names, root, maps)
     models = {gguf_model(n) for n in names if is_gguf(n)}
     if len(models) > 1:
@@ -156,12 +199,14 @@ def _default(repo: str, listing: Listing, maps: t.Mapping[str, set[str]], allow_
     pickles = {n for n in names if is_pickle(n)}
     weights = {n for n in names if is_weight(n)}
     # A pickle among safe weights, training_args.bin for one, is left out; pickles alone are the user's choice.
-    return names if allow_pickle or weights == pickles else names - pickles
+    if allow_pickle or weights == pickles:
+        return names
+    return names - pickles - {n for n in names if is_pickle_index(n)}
 
 
 def _repeated(names: set[str], root: set[str], maps: t.Mapping[str, set[str]]) -> set[str]:
     """The files that repeat the safetensors of the root."""
-    main = main_indices(maps)
+    main = main_indices(n for n in maps if is_index(n))
     wanted = set().union(*(maps[n] for n in main))
     if not main:
         plain = {n for n in root if not n.startswith("consolidated")}
@@ -173,7 +218,7 @@ def _repeated(names: set[str], root: set[str], maps: t.Mapping[str, set[str]]) -
 def _complete_sets(listing: Listing, maps: t.Mapping[str, set[str]], chosen: set[str]) -> list[Finding]:
     """Add to ``chosen`` what completes a model of which it holds a part, and say so."""
     findings = []
-    for name in [*main_indices(maps), *(n for n in maps if is_nested_index(n))]:
+    for name in [*main_indices(maps), *(n for n in maps if "/" in n)]:
         if not maps[name] & chosen:
             if name in chosen:
                 findings.append(
@@ -188,12 +233,17 @@ def _complete_sets(listing: Listing, maps: t.Mapping[str, set[str]], chosen: set
         chosen |= added
         if added:
             findings.append(_added(added, f"{name} names them"))
-    for model in {gguf_model(n) for n in chosen if is_gguf(n)}:
-        added = {n for n in listing.files if is_gguf(n) and gguf_model(n) == model} - chosen
+    for model in sorted({_split_model(n) for n in chosen} - {""}):
+        added = {n for n in listing.files if _split_model(n) == model} - chosen
         chosen |= added
         if added:
             findings.append(_added(added, f"they are parts of {model}"))
     return findings
+
+
+def _split_model(name: str) -> str:
+    """The model that this is a part of, by its name; empty for other files."""
+    return gguf_model(name) if is_gguf(name) else pickle_model(name)
 
 
 def _added(names: set[str], why: str) -> Finding:
