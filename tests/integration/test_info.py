@@ -109,6 +109,17 @@ def test_weights_that_the_commit_does_not_have_are_stale(snapshot, folder) -> No
     assert finding(seen, "stale")["numbers"]["files"] == ["old.safetensors"]
 
 
+def test_a_gguf_model_without_one_of_its_parts_cannot_be_completed(snapshot: Snapshot, hub: Hub) -> None:
+    names = ["q4-00001-of-00003.gguf", "q4-00002-of-00003.gguf"]
+    hub.commit(REPO, {n: b"GGUF" + bytes(500) for n in names})
+    seen = judge(snapshot)
+    assert (seen["verdict"], seen["shards"]["missing"]) == ("upstream-inconsistent", ["q4-00003-of-00003.gguf"])
+    failed = snapshot.fails()
+    assert "upstream-inconsistent" in ids(failed)
+    assert not failed["changed"]
+    assert not snapshot.dest.exists()
+
+
 def test_what_cannot_be_completed_upstream_is_a_verdict_of_its_own(snapshot, hub, folder, files) -> None:
     """Names shards that are not in the commit; holds the right bytes of a shard that is none; is itself no index."""
     hub.commit(REPO, {n: d for n, d in files.items() if n != SHARD})
@@ -169,7 +180,8 @@ def test_a_hub_that_does_not_answer_gives_no_verdict(snapshot, hub, folder, tmp_
     secret.write_text("hf_right\n")
     assert judge(snapshot, token_file=str(secret))["complete"]
     assert judge(snapshot, token="hf_right")["complete"]
-    assert "exclusive" in snapshot.info(token="a", token_file=str(secret))["msg"]
+    asked = {"against": "hub", "repo_id": REPO, "endpoint": hub.endpoint}
+    assert "exclusive" in snapshot.info(**asked, token="a", token_file=str(secret))["msg"]
 
 
 def test_the_manifest_or_the_structure_can_be_asked_for_alone(snapshot, hub, files) -> None:

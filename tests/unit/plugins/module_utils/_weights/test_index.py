@@ -4,10 +4,18 @@
 from __future__ import annotations
 
 import json
+import os
+from pathlib import Path
 
 import pytest
 from ansible_collections.modelops.vllm.plugins.module_utils._errors import ModelopsError
-from ansible_collections.modelops.vllm.plugins.module_utils._weights.index import compare, main_indices, weight_map
+from ansible_collections.modelops.vllm.plugins.module_utils._weights.index import (
+    MAX_INDEX,
+    compare,
+    main_indices,
+    read_weight_map,
+    weight_map,
+)
 
 NAME = "model.safetensors.index.json"
 
@@ -57,3 +65,16 @@ def test_differences_between_index_and_shards_are_counted_by_shard() -> None:
 
 def test_agreement_needs_no_words() -> None:
     assert compare(NAME, {"a": "1"}, {"1": frozenset("a")}) == []
+
+
+def test_an_index_that_would_fill_the_memory_is_not_read(tmp_path: Path) -> None:
+    (tmp_path / NAME).write_text('{"weight_map": {"t": "a.safetensors"}}')
+    assert read_weight_map(str(tmp_path / NAME), NAME) == {"t": "a.safetensors"}
+    os.truncate(tmp_path / NAME, MAX_INDEX + 1)
+    with pytest.raises(ModelopsError, match="256 MiB"):
+        read_weight_map(str(tmp_path / NAME), NAME)
+
+
+def test_who_has_no_proof_says_so() -> None:
+    (found,) = compare(NAME, {"a": "1", "b": "1"}, {"1": frozenset("a")}, remedy="Prove it.")
+    assert found.remedy == "Prove it."

@@ -9,8 +9,30 @@ import typing as t
 from pathlib import Path
 
 import pytest
-from ansible_collections.modelops.vllm.plugins.module_utils._weights.inspect import Verdict, inspect
-from ansible_collections.modelops.vllm.tests.support.tiny_files import HTML, POINTER, model, safetensors, shard_name
+from ansible_collections.modelops.vllm.plugins.module_utils._errors import ModelopsError
+from ansible_collections.modelops.vllm.plugins.module_utils._weights.checks import Level, RemoteFile, Stamp
+from ansible_collections.modelops.vllm.plugins.module_utils._weights.inspect import (
+    Verdict,
+    by_listing,
+    by_structure,
+    inspect,
+)
+from ansible_collections.modelops.vllm.plugins.module_utils._weights.manifest import (
+    FOLDER,
+    Manifest,
+    Record,
+    Selection,
+    save,
+)
+from ansible_collections.modelops.vllm.plugins.module_utils._weights.selection import Target
+from ansible_collections.modelops.vllm.tests.support.tiny_files import (
+    HTML,
+    POINTER,
+    model,
+    safetensors,
+    sha256,
+    shard_name,
+)
 
 MODEL = model()
 
@@ -163,10 +185,155 @@ def test_an_index_that_does_not_fit_is_said(folder: Path) -> None:
     index = json.loads(MODEL["model.safetensors.index.json"])
     index["weight_map"]["ghost"] = shard_name(0, 4)
     (folder / "model.safetensors.index.json").write_text(json.dumps(index))
-    assert "upstream-inconsistent" in ids(inspect(str(folder)))
+    seen = inspect(str(folder))
+    assert "upstream-inconsistent" in ids(seen)
+    # Nothing proves that it is the publisher's fault.
+    assert (seen.verdict, seen.bad, seen.present) == ("corrupt", [shard_name(0, 4)], 3)
+    assert not any("as published" in f.remedy + f.message for f in seen.findings)
 
 
 def test_nothing_is_written(folder: Path) -> None:
     before = sorted((str(p), p.stat().st_mtime_ns) for p in [folder, *folder.rglob("*")])
     inspect(str(folder))
     assert sorted((str(p), p.stat().st_mtime_ns) for p in [folder, *folder.rglob("*")]) == before
+
+
+def test_a_copy_of_another_shard_is_not_that_shard(folder: Path) -> None:
+    (folder / shard_name(1, 4)).write_bytes(MODEL[shard_name(2, 4)])
+    seen = by_structure(str(folder))
+    assert (seen.verdict, seen.bad, seen.verified) == ("corrupt", [shard_name(1, 4)], "none")
+
+
+def wanted(files: t.Mapping[str, bytes] = MODEL, hashed: bool = True) -> Target:
+    """The whole model as the Hub lists it."""
+    remotes = {n: RemoteFile(n, len(d), sha256(d) if hashed else None) for n, d in files.items()}
+    return Target("c" * 40, remotes, tuple(sorted(n for n in files if n.endswith(".safetensors"))))
+
+
+@pytest.mark.parametrize("hashed", [True, False])
+def test_a_shard_that_does_not_fit_its_index_is_hashed(folder: Path, hashed: bool) -> None:
+    """Where the Hub gives a hash: a level that reads headers alone cannot tell whose fault it is."""
+    (folder / shard_name(1, 4)).write_bytes(MODEL[shard_name(2, 4)])
+    seen = by_listing(str(folder), "org/m", wanted(hashed=hashed), "header")
+    assert (seen.verdict, seen.bad, seen.present) == ("corrupt", [shard_name(1, 4)], 3)
+    odd = {**MODEL, shard_name(1, 4): MODEL[shard_name(2, 4)]}
+    seen = by_listing(str(folder), "org/m", wanted(odd, hashed), "header")
+    assert seen.verdict == ("complete" if hashed else "corrupt"), "published with this difference, and proven to be"
+    assert "upstream-inconsistent" in ids(seen)
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "id_"),
+    [
+        ("config.json", POINTER, "pointer"),
+        ("config.json", HTML, "corrupt"),
+        ("config.json", b"", "corrupt"),
+        ("config.json", b"\0garbage", "corrupt"),
+        ("config.json", b"[]", "corrupt"),
+        ("tokenizer.json", HTML, "corrupt"),
+        ("generation_config.json", b'{"a": ', "corrupt"),
+        ("vocab.json", b"[" * 100_000, "corrupt"),
+    ],
+)
+def test_a_small_file_that_is_something_else_is_named(folder: Path, name: str, data: bytes, id_: str) -> None:
+    (folder / name).write_bytes(data)
+    seen = by_structure(str(folder))
+    assert (seen.verdict, seen.complete) == ("corrupt", False)
+    assert [f.numbers["file"] for f in seen.findings if f.id == id_] == [name]
+
+
+def test_small_files_of_every_valid_kind_are_fine(folder: Path) -> None:
+    (folder / "list.json").write_bytes(b"[1]")
+    (folder / "marked.json").write_bytes(b"\xef\xbb\xbf{}")
+    (folder / "link.json").symlink_to("nowhere")
+    assert by_structure(str(folder)).complete
+
+
+@pytest.mark.parametrize("name", ["config.json", "x.safetensors.index.json", "pytorch_model.bin.index.json"])
+def test_a_pipe_is_not_waited_for(folder: Path, name: str) -> None:
+    (folder / name).unlink(missing_ok=True)
+    if "bin" in name:
+        for shard in folder.glob("*.safetensors"):
+            shard.unlink()
+    os.mkfifo(folder / name)
+    seen = by_structure(str(folder))
+    assert seen.verdict == "corrupt"
+    assert name in [f.numbers.get("file") for f in seen.findings]
+
+
+@pytest.mark.parametrize(
+    ("config", "weights", "verdict"),
+    [
+        ("adapter_config.json", "adapter_model.safetensors", "complete"),
+        ("adapter_config.json", "model.safetensors", "incomplete"),
+        ("params.json", "consolidated.safetensors", "complete"),
+        ("params.json", "model.safetensors", "incomplete"),
+    ],
+)
+def test_what_describes_a_model_goes_with_its_form(tmp_path: Path, config: str, weights: str, verdict: str) -> None:
+    (tmp_path / config).write_text("{}")
+    (tmp_path / weights).write_bytes(safetensors({"t": 10}))
+    assert by_structure(str(tmp_path)).verdict == verdict
+
+
+def test_pickles_are_counted_by_their_index(tmp_path: Path) -> None:
+    names = [f"pytorch_model-0000{i}-of-00002.bin" for i in (1, 2)]
+    (tmp_path / "config.json").write_text("{}")
+    (tmp_path / "pytorch_model.bin.index.json").write_text(json.dumps({"weight_map": {"a": names[0], "b": names[1]}}))
+    for name in [*names, "training_args.bin"]:
+        (tmp_path / name).write_bytes(b"PK\3\4" + bytes(50))
+    seen = by_structure(str(tmp_path))
+    assert (seen.verdict, seen.expected, ids(seen)) == ("unverified", 3, {"no-manifest"})
+    (tmp_path / names[1]).unlink()
+    assert by_structure(str(tmp_path)).missing == [names[1]]
+
+
+def test_the_index_of_pickles_does_not_count_beside_another_form(folder: Path, tmp_path: Path) -> None:
+    other = json.dumps({"weight_map": {"a": "pytorch_model-00001-of-00002.bin"}})
+    (folder / "pytorch_model.bin.index.json").write_text(other)
+    assert by_structure(str(folder)).complete
+    (tmp_path / "q").mkdir()
+    (tmp_path / "q" / "m.gguf").write_bytes(b"GGUF" + bytes(100))
+    (tmp_path / "q" / "pytorch_model.bin.index.json").write_text(other)
+    assert by_structure(str(tmp_path / "q")).verdict == "unverified"
+
+
+def test_a_folder_that_may_not_be_read_is_not_absent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def closed(path: str) -> t.NoReturn:
+        raise PermissionError(13, "Permission denied", path)
+
+    (tmp_path / "config.json").write_text("{}")
+    monkeypatch.setattr(os, "scandir", closed)
+    for judge in (by_structure, lambda dest: by_listing(dest, "org/m", wanted(), "header")):
+        with pytest.raises(ModelopsError, match="Permission denied"):
+            judge(str(tmp_path))
+
+
+def test_a_file_with_holes_is_named_where_no_hash_proves_it(folder: Path) -> None:
+    name = shard_name(0, 4)
+    whole = safetensors({"layer.0.a": 2000, "layer.0.b": 4 << 20})
+    with (folder / name).open("wb") as f:
+        f.write(whole[:3000])
+        f.truncate(len(whole))
+    with_holes = (folder / name).read_bytes()
+    if (folder / name).stat().st_blocks * 512 > len(whole) // 2:
+        pytest.skip("this file system has no holes")
+    target = wanted({**MODEL, name: with_holes})
+    for level, said in (("header", True), ("sha256", False)):
+        assert ("sparse" in ids(by_listing(str(folder), "org/m", target, level))) is said
+    assert "sparse" in ids(by_structure(str(folder)))
+    (folder / FOLDER).mkdir()
+    save(str(folder), manifest_of(folder, target, "header"))
+    for _again in range(2):
+        assert "sparse" in ids(inspect(str(folder)))
+    save(str(folder), manifest_of(folder, target, "sha256"))
+    assert "sparse" not in ids(inspect(str(folder)))
+
+
+def manifest_of(folder: Path, target: Target, level: Level) -> Manifest:
+    """The manifest that a run at a level would have written."""
+    records = {}
+    for name, remote in target.files.items():
+        s = Stamp.of(str(folder / name))
+        records[name] = Record(s.size, s.mtime_ns, s.ctime_ns, s.inode, remote.sha256, None, level)
+    return Manifest("org/m", target.commit, "main", Selection(), level, target.shards, records)

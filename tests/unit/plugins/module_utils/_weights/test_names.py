@@ -10,7 +10,9 @@ from ansible_collections.modelops.vllm.plugins.module_utils._weights.names impor
     is_gguf,
     is_index,
     is_nested_index,
+    is_pickle,
     is_weight,
+    unsafe_reason,
 )
 
 
@@ -50,3 +52,48 @@ def test_an_index_of_the_root_is_not_one_of_a_component() -> None:
     root, nested = "model.safetensors.index.json", "unet/model.safetensors.index.json"
     assert (is_index(root), is_nested_index(root)) == (True, False)
     assert (is_index(nested), is_nested_index(nested)) == (False, True)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "unet/diffusion_pytorch_model.bin",
+        "sub/adapter_model.bin",
+        "checkpoint-500/training_args.bin",
+        "checkpoint-1/optimizer.bin",
+        "pytorch_lora_weights.bin",
+        "pytorch_model.BIN",
+        "x.PT",
+        "x.joblib",
+        "x.dill",
+        "x.pkl.gz",
+        "x.t7",
+        "x.npy",
+        "x.pt2",
+        "sub/x.ckpt",
+    ],
+)
+def test_a_pickle_is_one_in_any_folder_and_in_any_case(name: str) -> None:
+    assert is_pickle(name)
+    assert is_weight(name)
+
+
+@pytest.mark.parametrize("name", ["x.pkl.d/config.json", "pytorch_model.bin.index.json", "cabin", "npy.md", "x.ptx"])
+def test_the_name_of_a_folder_or_a_part_of_a_word_makes_no_pickle(name: str) -> None:
+    assert not is_pickle(name)
+
+
+@pytest.mark.parametrize(
+    "name", ["a\ud800b", "a\nb", "a\x1b[2Jb", "a\x7f", "x" * 256, "d/" + "\u00e9" * 128, "d" * 256 + "/x"]
+)
+def test_names_that_no_file_can_or_should_have_are_refused(name: str) -> None:
+    assert unsafe_reason(name)
+
+
+@pytest.mark.parametrize("name", ["x" * 255, "d/" + "\u00e9" * 127, "mod\u00e8le \u6a21.json", "a b/c"])
+def test_names_that_a_file_can_have_are_not(name: str) -> None:
+    assert unsafe_reason(name) == ""
+
+
+def test_a_part_of_absurdly_many_is_no_part() -> None:
+    assert gguf_parts("m.gguf.part1of99999999999") == []

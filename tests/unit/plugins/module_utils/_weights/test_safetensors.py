@@ -79,6 +79,12 @@ def test_a_padded_header_is_right(names) -> None:
         ),
         pytest.param(raw({"a": tensor("F16", [3], 0, 5)}, 5), "corrupt", "shape", id="shape"),
         pytest.param(raw({"a": {"dtype": "U8"}}, 5), "corrupt", "offsets", id="no-offsets"),
+        pytest.param(raw({"a": tensor("U8", [10**400, 0.5], 0, 2)}, 2), "corrupt", "shape", id="huge-and-float"),
+        pytest.param(raw({"a": tensor("U8", [2.0], 0, 2)}, 2), "corrupt", "shape", id="float"),
+        pytest.param(raw({"a": tensor("U8", [True, 2], 0, 2)}, 2), "corrupt", "shape", id="bool"),
+        pytest.param(raw({"a": tensor("U8", [-1, -2], 0, 2)}, 2), "corrupt", "shape", id="negative"),
+        pytest.param(raw({"a": tensor("OF_TOMORROW", [2], 0, 2.0)}, 2), "corrupt", "offsets", id="float-offset"),
+        pytest.param(raw({"a": tensor("U8", [1 << 63] * 65, 0, 2)}, 2), "corrupt", "shape", id="many-dimensions"),
     ],
 )
 def test_what_is_wrong_is_named(names, data: bytes, verdict: str, says: str) -> None:

@@ -170,3 +170,67 @@ def test_shards_that_the_commit_does_not_have_are_named() -> None:
 
 def test_the_books_of_the_client_are_no_part_of_a_model() -> None:
     assert set(select(listing(["w.safetensors", ".cache/huggingface/x.metadata"])).files) == {"w.safetensors"}
+
+
+@pytest.mark.parametrize(
+    "names",
+    [["m/q4-00001-of-00003.gguf", "m/q4-00002-of-00003.gguf"], ["q4.gguf.part1of3", "q4.gguf.part2of3"]],
+)
+@pytest.mark.parametrize("allow", [(), ("*q4*",)])
+def test_a_split_gguf_file_without_one_of_its_parts_cannot_be_completed(names: list[str], allow: tuple[str]) -> None:
+    with pytest.raises(ModelopsError) as e:
+        select(listing(["README.md", *names]), *allow)
+    assert e.value.result["findings"][0]["id"] == "upstream-inconsistent"
+    absent = names[1].replace("00002-", "00003-").replace("part2", "part3")
+    assert e.value.result["shards"] == {"expected": 3, "present": 0, "missing": [absent], "bad": []}
+
+
+PICKLED = [f"pytorch_model-0000{i}-of-00003.bin" for i in (1, 2, 3)]
+PICKLE_INDEX = "pytorch_model.bin.index.json"
+
+
+def test_the_index_of_pickles_names_its_shards_too() -> None:
+    listed = listing(["config.json", *PICKLED], {PICKLE_INDEX: PICKLED})
+    assert select(listed, "config.json", PICKLED[0], pickle=True).shards == tuple(PICKLED)
+    listed = listing(["config.json", *PICKLED, "training_args.bin"], {PICKLE_INDEX: PICKLED})
+    assert set(select(listed, pickle=True).files) == set(listed.files)
+    assert refusal(listed) == "pickle-refused"
+    listed = listing(["config.json", *PICKLED[:2]], {PICKLE_INDEX: PICKLED})
+    assert refusal(listed, pickle=True) == "upstream-inconsistent"
+    assert set(select(listed, "*.json").files) == {"config.json", PICKLE_INDEX}, "no pickle is wanted"
+
+
+def test_the_index_of_pickles_repeats_safetensors_beside_it() -> None:
+    names = ["model.safetensors", *PICKLED, PICKLE_INDEX]
+    assert indices_among(names) == []
+    assert set(select(listing(names)).files) == {"model.safetensors"}
+    assert set(select(listing(names), pickle=True).files) == {"model.safetensors"}
+    chosen = select(listing(names), PICKLED[1], pickle=True)
+    assert chosen.shards == tuple(PICKLED)
+    assert ids(chosen) == ["selection-completed"]
+
+
+def test_the_index_of_a_component_of_pickles_goes_with_them() -> None:
+    parts = ["unet/m-00001-of-00002.bin", "unet/m-00002-of-00002.bin"]
+    nested = "unet/m.bin.index.json"
+    names = ["model_index.json", *parts]
+    assert indices_among([*names, nested]) == [nested]
+    listed = listing(names, {nested: ["m-00001-of-00002.bin", "m-00002-of-00002.bin"]})
+    assert refusal(listed) == "pickle-refused"
+    assert select(listed, pickle=True).shards == tuple(parts)
+    listed = listing([*names, "vae/w.safetensors"], {nested: ["m-00001-of-00002.bin", "m-00002-of-00002.bin"]})
+    assert set(select(listed).files) == {"model_index.json", "vae/w.safetensors"}
+
+
+def test_components_of_pickles_alone_need_a_word() -> None:
+    listed = listing(["model_index.json", "unet/config.json", "unet/diffusion_pytorch_model.bin"])
+    assert refusal(listed) == "pickle-refused"
+
+
+@pytest.mark.parametrize("name", ["x" * 300, "a\ud800", "a\nb", "sub"])
+def test_names_that_cannot_be_written_are_refused(name: str) -> None:
+    assert refusal(listing(["config.json", "sub/config.json", name])) == "unsafe-name"
+
+
+def test_an_index_whose_name_is_unsafe_is_not_asked_for() -> None:
+    assert indices_among([f"a\ud800{INDEX}", f"u\n/{INDEX}", "x\n.bin.index.json"]) == []
