@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 from hub_testing import REPO, Snapshot, every_client, finding, flip, ids, tree
 from loopback_hub import Hub
+from loopback_repo import Entry
 from tiny_files import HTML, POINTER, model, safetensors, shard_name
 
 SHARD = shard_name(2, 4)
@@ -449,3 +450,195 @@ def test_components_with_indices_of_their_own_are_complete_or_not(snapshot, hub,
     del content[lost]
     hub.commit(REPO, content)
     assert lost in finding(snapshot.fails(dest=str(snapshot.dest) + "2"), "upstream-inconsistent")["message"]
+
+
+def edit_manifest(snapshot: Snapshot, **changes: object) -> None:
+    """Change fields of the manifest by hand."""
+    path = snapshot.dest / ".modelops" / "manifest.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+
+
+def test_a_manifest_that_names_nothing_makes_no_snapshot_complete(snapshot: Snapshot, hub: Hub, files) -> None:
+    commit = snapshot()["commit"]
+    (snapshot.dest / SHARD).unlink()
+    edit_manifest(snapshot, files={}, shards=[])
+    for result in (snapshot.fails(revision=commit), snapshot.fails(offline=True), snapshot.info()):
+        assert "cannot be read" in result["msg"]
+
+
+def test_prune_never_leaves_the_destination(snapshot: Snapshot, hub: Hub, files) -> None:
+    snapshot()
+    victim = snapshot.dest.parent / "victim"
+    victim.write_text("precious")
+    edit_manifest(snapshot, stale=["../victim"])
+    assert "cannot be read" in snapshot.fails(prune=True)["msg"]
+    assert victim.read_text() == "precious"
+
+
+def test_prune_removes_what_runs_put_there_and_nothing_else(snapshot: Snapshot, hub: Hub, files) -> None:
+    new = model(2, size=8000)
+    hub.commit(REPO, {**files, "notes.txt": b"published", "sub/old.txt": b"x"})
+    snapshot()
+    hub.commit(REPO, new)
+    snapshot()
+    (snapshot.dest / "notes.txt").unlink()
+    (snapshot.dest / "notes.txt").write_text("mine")
+    stale = [*(shard_name(i, 4) for i in range(4)), "sub/old.txt"]
+    planned = snapshot(check=True, diff=True, prune=True)
+    pruned = snapshot(diff=True, prune=True)
+    for result in (planned, pruned):
+        assert result["changed"]
+        assert result["diff"]["before"] == "".join(f"{n}: stale\n" for n in stale)
+        assert result["diff"]["after"] == "".join(f"{n}: removed\n" for n in stale)
+    assert finding(pruned, "pruned")["numbers"]["files"] == stale
+    assert snapshot.holds({**new, "notes.txt": b"mine"})
+    assert not snapshot(prune=True)["changed"]
+
+
+def test_prune_plans_the_files_of_the_commit_that_is_replaced(snapshot: Snapshot, hub: Hub, files) -> None:
+    snapshot()
+    hub.commit(REPO, model(2, size=8000))
+    planned = snapshot(check=True, diff=True, prune=True)
+    assert snapshot(diff=True, prune=True)["diff"] == planned["diff"]
+    assert f"{SHARD}: removed\n" in planned["diff"]["after"]
+
+
+def test_nothing_changes_for_stale_files_that_were_removed_by_hand(snapshot: Snapshot, hub: Hub, files) -> None:
+    snapshot()
+    hub.commit(REPO, model(2, size=8000))
+    snapshot()
+    for i in range(4):
+        (snapshot.dest / shard_name(i, 4)).unlink()
+    for check in (True, False):
+        assert not snapshot(check=check, prune=True)["changed"]
+
+
+def test_prune_removes_no_weights_for_patterns_without_any(snapshot: Snapshot, hub: Hub, files) -> None:
+    snapshot()
+    before = tree(snapshot.dest)
+    for check in (True, False):
+        assert "prune-refused" in ids(snapshot.fails(check=check, allow_patterns=["*.json"], prune=True))
+        assert snapshot.holds(files)
+        assert set(tree(snapshot.dest)) == set(before)
+
+
+@pytest.mark.parametrize(
+    ("content", "options", "doubt"),
+    [
+        ({"config.json": b"{}", "README.md": b"x"}, {}, "no-weights"),
+        (model(), {"allow_patterns": ["*.json"]}, "weights-left-out"),
+    ],
+)
+def test_a_doubt_about_the_selection_stays(snapshot: Snapshot, hub: Hub, content, options, doubt) -> None:
+    hub.commit(REPO, content)
+    commit = snapshot.fails(strict=True, **options)["commit"]
+    for more in ({}, {"revision": commit}, {"offline": True}, {"reverify": True}):
+        assert doubt in ids(snapshot.fails(strict=True, **options, **more)), more
+        told = [f for f in snapshot(**options, **more)["findings"] if f["id"] == doubt]
+        assert len(told) == 1, more
+    assert doubt in ids(snapshot.info())
+    # Other patterns are another selection.
+    hub.commit(REPO, model())
+    assert doubt not in ids(snapshot(strict=True))
+
+
+def test_no_level_is_promised_that_a_mirror_cannot_prove(snapshot: Snapshot, hub: Hub, files) -> None:
+    commit = snapshot(verify="header")["commit"]
+    manifest = json.loads((snapshot.dest / ".modelops" / "manifest.json").read_text())
+    # As after a run from a mirror that gives no hashes.
+    records = {n: {**r, "sha256": None, "blob_id": None, "verified": "header"} for n, r in manifest["files"].items()}
+    edit_manifest(snapshot, files=records)
+    assert not snapshot(verify="header", revision=commit)["changed"]
+    result = snapshot(revision=commit)
+    assert (result["verified"], result["fetched"]) == ("sha256", []), "the Hub has the hashes"
+    assert not snapshot(revision=commit)["changed"]
+
+
+def test_a_mirror_without_hashes_never_proves_them(snapshot: Snapshot, hub: Hub, files, monkeypatch) -> None:
+    monkeypatch.setattr(Entry, "sibling", lambda entry, _blobs: {"rfilename": entry.path, "size": entry.size})
+    commit = snapshot(verify="header")["commit"]
+    for options in ({}, {"revision": commit}, {"check": True}):
+        assert "no checksum" in snapshot.fails(**options)["msg"]
+    assert not snapshot(verify="header")["changed"]
+
+
+def test_a_failed_run_for_a_wrong_repository_claims_nothing(snapshot: Snapshot, hub: Hub, files) -> None:
+    hub.commit("org/wrong", {"model.safetensors": safetensors({"t": 100})})
+    hub.fault("/cdn/", "status", code=403, times=-1)
+    snapshot.fails(repo_id="org/wrong")
+    hub.clear()
+    assert not snapshot.dest.exists()
+    # The same for a run that was killed in the middle.
+    area = snapshot.dest / ".modelops" / "staging" / ("0" * 40)
+    (area / ".cache").mkdir(parents=True)
+    (area / ".cache" / "x.incomplete").write_bytes(b"x")
+    (snapshot.dest / ".modelops" / "job.json").write_text(json.dumps({"repo": "org/wrong", "commit": "0" * 40}))
+    snapshot()
+    assert snapshot.holds(files)
+
+
+@pytest.mark.parametrize("adopted", [True, False])
+def test_a_copy_of_another_shard_is_found_at_level_header(snapshot: Snapshot, hub: Hub, adopted: bool) -> None:
+    content = model()
+    hub.commit(REPO, content)
+    shards = [shard_name(i, 4) for i in range(4)]
+    assert len({len(content[n]) for n in shards}) == 1
+    snapshot.dest.mkdir(parents=True)
+    lost = [] if adopted else ["model.safetensors.index.json"]
+    for name, data in {**content, SHARD: content[shards[0]]}.items():
+        if name not in lost:
+            (snapshot.dest / name).write_bytes(data)
+    result = snapshot(verify="header")
+    assert sorted(result["fetched"]) == sorted([SHARD, *lost])
+    assert result["shards"] == {"expected": 4, "present": 4, "missing": [], "bad": [SHARD]}
+    assert snapshot.holds(content)
+    assert not snapshot(verify="header")["changed"]
+
+
+def test_holes_are_hinted_at_where_no_hash_was_computed(snapshot: Snapshot, hub: Hub) -> None:
+    content = {"config.json": b"{}", "model.safetensors": safetensors({"t": 4 << 20})}
+    hub.commit(REPO, content)
+    snapshot.dest.mkdir(parents=True)
+    with (snapshot.dest / "model.safetensors").open("wb") as f:
+        f.write(content["model.safetensors"][:100_000])
+        f.truncate(len(content["model.safetensors"]))
+    for _run in range(2):
+        result = snapshot(verify="header")
+        assert finding(result, "sparse")["numbers"]["files"] == ["model.safetensors"]
+    assert "sparse" in ids(snapshot.fails(verify="header", strict=True))
+    assert snapshot()["fetched"] == ["model.safetensors"]
+    assert "sparse" not in ids(snapshot(strict=True))
+
+
+def test_offline_names_small_files_too(snapshot: Snapshot, files: dict[str, bytes]) -> None:
+    snapshot()
+    (snapshot.dest / "tokenizer.json").unlink()
+    result = snapshot.fails(offline=True)
+    assert "tokenizer.json" in result["msg"]
+    assert SHARD not in result["msg"]
+
+
+def test_a_file_above_the_destination_is_named_at_once(snapshot: Snapshot, hub: Hub, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("mine")
+    for check in (True, False):
+        result = snapshot.fails(check=check, dest=str(tmp_path / "file" / "org" / "model"))
+        assert f"{tmp_path}/file is not a folder" in result["msg"]
+    assert not hub.requests()
+
+
+def test_a_run_that_fails_between_two_files_says_that_it_changed_something(snapshot, hub, files, monkeypatch) -> None:
+    replace, done = os.replace, []
+
+    def fail_later(source: str, place: str) -> None:
+        if place.endswith(".safetensors"):
+            done.append(place)
+            if len(done) > 1:
+                raise OSError(5, "Input/output error", place)
+        replace(source, place)
+
+    monkeypatch.setattr(os, "replace", fail_later)
+    result = snapshot.fails()
+    assert result["changed"]
+    monkeypatch.undo()
+    snapshot()
+    assert snapshot.holds(files)
