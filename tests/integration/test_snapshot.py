@@ -642,3 +642,23 @@ def test_a_run_that_fails_between_two_files_says_that_it_changed_something(snaps
     monkeypatch.undo()
     snapshot()
     assert snapshot.holds(files)
+
+
+def test_what_arrives_as_another_shard_is_not_kept_at_level_header(snapshot: Snapshot, hub: Hub, files) -> None:
+    commit = hub.repos[REPO].commits[hub.repos[REPO].refs["main"]]
+    right, other = commit[SHARD], commit[shard_name(0, 4)]
+    hub.blobs[right.sha256] = other
+    result = snapshot.fails(verify="header")
+    assert finding(result, "corrupt")["severity"] == "error"
+    assert result["fetched"] == sorted(set(files) - {SHARD})
+    assert not (snapshot.dest / SHARD).exists()
+    assert len(hub.requests(f"/cdn/{right.sha256}")) == 2, "retries is 1"
+    hub.blobs[right.sha256] = right
+    assert snapshot(verify="header")["fetched"] == [SHARD]
+    assert snapshot.holds(files)
+
+
+def test_where_nothing_fits_nothing_is_made(snapshot: Snapshot, hub: Hub, files, tmp_path: Path) -> None:
+    before = tree(tmp_path)
+    assert "disk-space" in ids(snapshot.fails(min_free="900TB"))
+    assert tree(tmp_path) == before, "not even for a moment: a full disk has no room for a lock"
