@@ -85,6 +85,23 @@ def test_what_does_not_pass_fails_and_names_it(snapshot, hub, files, pattern, ki
     assert snapshot.holds(files)
 
 
+@every_client
+def test_a_file_that_cannot_be_asked_for_is_not_called_absent(snapshot, hub, files, tmp_path) -> None:
+    """huggingface_hub wraps every failure in an error whose base class says that the Hub lacks the file."""
+    # The library's own retries take 20 s with their pauses.
+    snapshot.python = _patched(snapshot.python, tmp_path, "import time; time.sleep = lambda *_: None")
+    commit = snapshot()["commit"]
+    (snapshot.dest / "tokenizer.json").unlink()
+    result = snapshot.fails(revision=commit, endpoint="http://127.0.0.1:9")
+    assert ids(result) == {"retried", "connection"}
+    assert result["attempts"] == 2
+    hub.fault("/resolve/.*tokenizer", "drop", times=-1)
+    assert ids(snapshot.fails(retries=0)) == {"connection"}
+    hub.clear()
+    snapshot()
+    assert snapshot.holds(files)
+
+
 @pytest.mark.case("cdn-5xx-not-retried")
 def test_a_cdn_that_stays_down_is_a_failure(snapshot, hub, files) -> None:
     hub.fault("/cdn/", "status", code=503, times=-1)
@@ -234,13 +251,7 @@ def test_a_second_run_waits_and_finds_the_work_done(snapshot, hub, files) -> Non
 @pytest.mark.case("flock-noop-corruption")
 def test_two_runs_where_flock_locks_nothing(snapshot, hub, files, tmp_path) -> None:
     """Some network file systems grant every flock. huggingface_hub relies on it, our lock does not."""
-    program = (
-        "import fcntl, runpy, sys; fcntl.flock = lambda *_: None; runpy.run_path(sys.argv[1], run_name='__main__')"
-    )
-    wrapper = tmp_path / "python"
-    wrapper.write_text(f'#!/bin/sh\nexec {snapshot.python} -c "{program}" "$@"\n')
-    wrapper.chmod(0o755)
-    snapshot.python = str(wrapper)
+    snapshot.python = _patched(snapshot.python, tmp_path, "import fcntl; fcntl.flock = lambda *_: None")
     hub.fault("/cdn/", "delay", seconds=1, times=4)
     runs = [_process(snapshot) for _run in range(2)]
     results = [json.loads(p.communicate(timeout=60)[0]) for p in runs]
@@ -259,6 +270,24 @@ def test_a_held_lock_is_waited_for_with_a_bound_and_its_holder_named(snapshot, f
     assert "4242" in result["msg"]
     assert "elsewhere" in result["msg"]
     assert lock.exists()
+
+
+def _patched(python: str, folder: Path, patch: str) -> str:
+    """An interpreter that runs a line of Python before the worker."""
+    program = f"{patch}; import runpy, sys; runpy.run_path(sys.argv[1], run_name='__main__')"
+    wrapper = folder / "python"
+    wrapper.write_text(f'#!/bin/sh\nexec {python} -c "{program}" "$@"\n')
+    wrapper.chmod(0o755)
+    return str(wrapper)
+
+
+def test_an_old_client_is_named_and_does_not_keep_check_mode_from_planning(snapshot, files, tmp_path) -> None:
+    snapshot.python = _patched(snapshot.python, tmp_path, "import huggingface_hub as h; h.__version__ = '0.34.1'")
+    planned = snapshot(check=True)
+    assert planned["fetched"] == sorted(files)
+    assert "0.34.1" in finding(planned, "no-hub-client")["message"]
+    assert "0.34.1" in finding(snapshot.fails(), "no-hub-client")["message"]
+    assert not snapshot.dest.exists()
 
 
 def _process(snapshot: Snapshot, **options: object) -> subprocess.Popen[str]:

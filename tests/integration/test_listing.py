@@ -97,6 +97,26 @@ def test_a_renamed_repository_is_found_with_its_token(snapshot, hub, files) -> N
     assert snapshot.holds(files)
 
 
+@pytest.mark.parametrize("location", ["http://127.0.0.1:99999/x", "http://hub:port/x"])
+def test_a_redirect_to_an_address_that_is_none_is_refused(snapshot, hub, files, location) -> None:
+    hub.fault(API, "status", code=302, headers={"Location": location}, times=-1)
+    result = snapshot.fails(check=True, token="hf_secret")
+    assert location in finding(result, "not-a-hub")["message"]
+
+
+def test_a_name_that_is_no_text_is_refused_before_more_is_asked(snapshot, other) -> None:
+    listed = [{"rfilename": f"x\ud800.{kind}", "size": 1} for kind in ("json", "safetensors.index.json")]
+    other.answer = (200, {}, json.dumps({"sha": "a" * 40, "gated": "manual", "siblings": listed}).encode())
+    assert finding(snapshot.fails(check=True, endpoint=other.url), "unsafe-name")
+    assert len(other.seen) == 1
+
+
+def test_a_size_that_no_disk_has_is_refused(snapshot, other) -> None:
+    sibling = {"rfilename": "config.json", "size": 10**400, "blobId": "b" * 40}
+    other.answer = (200, {}, json.dumps({"sha": "a" * 40, "siblings": [sibling]}).encode())
+    assert "without its size" in snapshot.fails(check=True, endpoint=other.url)["msg"]
+
+
 def test_redirects_have_an_end(snapshot, hub, files) -> None:
     hub.renamed[REPO] = REPO
     result = snapshot.fails(check=True)
@@ -219,6 +239,17 @@ def test_the_proxy_of_the_environment_is_used(snapshot, other, monkeypatch) -> N
     assert other.seen[0][0].startswith("http://hub.invalid/api/models/")
     monkeypatch.setenv("no_proxy", "hub.invalid")
     assert finding(snapshot.fails(check=True, endpoint="http://hub.invalid", retries=0), "connection")
+
+
+@pytest.mark.parametrize("proxy", ["http://me:sec#ret@127.0.0.1:1", "http://me:s3/cr3t@127.0.0.1:1"])
+def test_the_password_of_a_proxy_is_not_printed(snapshot, files, monkeypatch, proxy) -> None:
+    monkeypatch.setenv("http_proxy", proxy)
+    monkeypatch.setenv("no_proxy", "")
+    text = json.dumps(snapshot.fails(check=True, retries=0))
+    assert "sec#" not in text
+    assert "'sec'" not in text
+    assert "cr3t" not in text
+    assert "s3" not in text
 
 
 @pytest.fixture

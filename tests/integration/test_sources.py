@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import stat
@@ -71,7 +72,10 @@ def test_a_manifest_proves_the_copies_without_hub_and_client(snapshot, site, hub
 
 def test_damage_of_the_source_does_not_spread(snapshot, site, files) -> None:
     flip(site.dest / SHARD)
-    assert finding(snapshot.fails(source_dir=str(site.dest)), "corrupt")
+    damaged = snapshot.fails(source_dir=str(site.dest), retries=5)
+    assert str(site.dest) in finding(damaged, "corrupt")["message"]
+    assert damaged["attempts"] == 1, "a disk gives the same bytes again"
+    assert "mirror" not in json.dumps(damaged)
     assert not (snapshot.dest / SHARD).exists()
     os.truncate(site.dest / SHARD, 100)
     assert finding(snapshot.fails(source_dir=str(site.dest)), "source-incomplete")["numbers"]["files"] == [SHARD]
@@ -111,6 +115,32 @@ def test_checksums_prove_a_plain_folder_without_the_hub(snapshot, hub, files, pl
     assert not snapshot(**options, revision=COMMIT)["changed"]
     assert snapshot.info(verify="sha256")["complete"]
     assert not hub.requests()
+
+
+@pytest.mark.parametrize("moved", [False, True])
+def test_a_list_that_names_itself_is_understood(snapshot, files, plain, tmp_path, moved) -> None:
+    """``sha256sum * > SHA256SUMS`` hashes its own list while it is empty."""
+    listed = plain / "SHA256SUMS"
+    sums({**files, "SHA256SUMS": b""}, listed)
+    if moved:
+        listed = listed.rename(tmp_path / "SHA256SUMS")
+    bare(snapshot)(source_dir=str(plain), source_checksums=str(listed), revision=COMMIT)
+    assert snapshot.holds(files)
+
+
+def test_what_is_below_a_link_belongs_to_the_source(snapshot, files, plain, tmp_path) -> None:
+    aside = tmp_path / "aside"
+    aside.mkdir()
+    (aside / "voice.json").write_bytes(b"{}")
+    (plain / "extra").symlink_to(aside)
+    (plain / "again").symlink_to(aside)
+    (aside / "back").symlink_to(plain)
+    options = {"source_dir": str(plain), "revision": COMMIT}
+    result = bare(snapshot).fails(**options, source_checksums=sums(files, tmp_path / "short"))
+    assert "lacks 2 of the files to copy: again/voice.json, extra/voice.json" in result["msg"]
+    content = {**files, "extra/voice.json": b"{}", "again/voice.json": b"{}"}
+    snapshot(**options, source_checksums=sums(content, tmp_path / "sums"))
+    assert snapshot.holds(content)
 
 
 @pytest.mark.parametrize("made_here", [True, False])

@@ -27,6 +27,10 @@ Event = t.Mapping[str, t.Any]
 PUBLIC_ENDPOINT = "https://huggingface.co"
 MIN_VERSION = (0, 36)
 
+# Lines of a wrapper before the worker's first, and characters of one in a message.
+_MAX_GREETING = 1000
+_MAX_QUOTED = 200
+
 # What a worker inherits. Everything else stays out: a stray HF_HUB_OFFLINE, HF_HOME or HF_TRANSFER of a login
 # shell changes what huggingface_hub does.
 _INHERITED = (
@@ -64,6 +68,10 @@ class WorkerDiedError(Exception):
         super().__init__(f"status {status}: {tail}")
         self.status = status
         self.tail = tail
+
+
+class OldVersionError(ModelopsError):
+    """The interpreter's huggingface_hub is older than those this collection is tested with."""
 
 
 class NotStartedError(Exception):
@@ -114,7 +122,7 @@ def require_version(text: str, python: str) -> None:
     """Refuse a huggingface_hub that is older than those this collection is tested with."""
     numbers = [int(p) for p in text.split(".")[:2] if p.isdigit()]
     if len(numbers) == 2 and tuple(numbers) < MIN_VERSION:
-        raise ModelopsError(
+        raise OldVersionError(
             f"{python} has huggingface_hub {text}; {'.'.join(map(str, MIN_VERSION))} or newer is needed.",
             "Install a newer huggingface_hub, or give another interpreter with the option python.",
         )
@@ -131,7 +139,8 @@ def run(
 
     ``on_event`` gets every event but done and the job's own failure; what it raises ends the worker.
     ``progress`` returns a figure that grows while bytes arrive. Raises :class:`WorkerFailedError`,
-    :class:`WorkerDiedError`, :class:`NotStartedError`, :class:`StalledError`. No process is left behind.
+    :class:`WorkerDiedError`, :class:`NotStartedError`, :class:`OldVersionError`, :class:`StalledError`. No process is
+    left behind.
     """
     os.makedirs(os.path.join(interpreter.scratch, "home"), exist_ok=True)
     program = os.path.join(interpreter.scratch, "worker.py")
@@ -148,17 +157,18 @@ def run(
                 env=interpreter.environment(),
                 cwd=interpreter.scratch,
                 start_new_session=True,
-                text=True,
+                encoding="utf-8",
+                errors="replace",
             )
         except OSError as e:
             raise NotStartedError(e.strerror) from e
         try:
-            _follow(process, interpreter, job, on_event, progress=progress, stall_timeout=stall_timeout)
+            told = _follow(process, interpreter, job, on_event, progress=progress, stall_timeout=stall_timeout)
         finally:
             _end(process)
-    if process.returncode:
+    if process.returncode or told is not None:
         with open(log, encoding="utf-8", errors="replace") as f:
-            raise WorkerDiedError(process.returncode, f.read()[-2000:])
+            raise WorkerDiedError(process.returncode, f.read()[-2000:] or told or "")
 
 
 def _follow(
@@ -169,8 +179,8 @@ def _follow(
     *,
     progress: t.Callable[[], int],
     stall_timeout: float,
-) -> None:
-    """Hand events on until the worker says done, or its output ends."""
+) -> str | None:
+    """Hand events on until the worker says done, which gives None, or its output ends: its last line, if any."""
     lines: queue.Queue[str] = queue.Queue()
     threading.Thread(target=_read, args=(t.cast(t.TextIO, process.stdout), lines), daemon=True).start()
     stdin = t.cast(t.TextIO, process.stdin)
@@ -179,6 +189,7 @@ def _follow(
         stdin.write(json.dumps({**common, **job}) + "\n")
         stdin.flush()
     seen, since = progress(), time.monotonic()
+    noise, greeting = "", 0
     while True:
         try:
             line = lines.get(timeout=min(1.0, stall_timeout / 4))
@@ -189,24 +200,43 @@ def _follow(
             elif time.monotonic() - since > stall_timeout:
                 raise StalledError from None
             continue
-        since = time.monotonic()
         if not line:
+            told: str | None = noise
             break
-        event = json.loads(line)
+        event = _event(line)
+        if not event:
+            # A wrapper may greet before it starts the interpreter. What only prints is no interpreter.
+            noise, greeting = worker.hide(line.strip(), job.get("token", ""))[:_MAX_QUOTED], greeting + 1
+            if greeting > _MAX_GREETING:
+                raise NotStartedError(f"it prints without an end, {noise!r} for one")
+            continue
+        since = time.monotonic()
         if event["event"] == "hello":
             require_version(event["version"], interpreter.python)
         if event["event"] == "failed" and not event["name"]:
             raise WorkerFailedError(event["error"])
         if event["event"] == "done":
+            told = None
             break
         on_event(event)
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(timeout=30)
+    return told
+
+
+def _event(line: str) -> Event:
+    """What the worker tells in a line, empty for a line of something else."""
+    try:
+        event = json.loads(line)
+    except (ValueError, RecursionError):
+        return {}
+    return event if isinstance(event, dict) and isinstance(event.get("event"), str) else {}
 
 
 def _read(stdout: t.TextIO, lines: queue.Queue[str]) -> None:
-    for line in stdout:
-        lines.put(line)
+    with contextlib.suppress(ValueError):  # closed: nobody listens any more
+        for line in stdout:
+            lines.put(line)
     lines.put("")
 
 

@@ -22,18 +22,24 @@ _UNITS = {
     **{p + "iB": 1024**i for i, p in enumerate("KMGT", start=1)},
 }
 
+_SIZES = "Give bytes, or a number with a unit, as in 10GB or 10GiB."
+
+# No file system has more bytes: sizes are signed numbers of 64 bits (loff_t).
+LARGEST = (1 << 63) - 1
+
 # Folders, the manifest and huggingface_hub's own files.
 _SPARE_INODES = 64
 
 
 def parse_size(text: str, option: str) -> int:
     """Bytes from ``"1GiB"``, ``"10 GB"`` or a plain number; ModelopsError names the option otherwise."""
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", text)
+    match = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)\s*", text)
     if not match or match[2] not in _UNITS:
-        raise ModelopsError(
-            f"{option} is {text!r}, which is not a size.", "Give bytes, or a number with a unit, as in 10GB or 10GiB."
-        )
-    return int(float(match[1]) * _UNITS[match[2]])
+        raise ModelopsError(f"{option} is {text!r}, which is not a size.", _SIZES)
+    size = float(match[1]) * _UNITS[match[2]]
+    if size > LARGEST:
+        raise ModelopsError(f"{option} is {text[:40]!r}, which is more than any file system has.", _SIZES)
+    return int(size)
 
 
 def existing_parent(path: str) -> str:

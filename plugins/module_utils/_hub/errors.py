@@ -11,8 +11,11 @@ the whole chain of causes.
 
 from __future__ import annotations
 
+import email.utils
 import errno
+import math
 import re
+import time
 import typing as t
 from dataclasses import dataclass
 
@@ -37,10 +40,14 @@ _TRANSIENT_CLASSES = {
     "TransportError",
 }
 
+# huggingface_hub raises it for whatever kept it from the Hub. Its base class says that the Hub lacks the file, which
+# is true where a cause is HTTP status 404: mirrors give it without the Hub's own X-Error-Code.
+_WRAPPER = "LocalEntryNotFoundError"
+
 # Without one of these a 403 may come from the file server: signed links expire while a download waits.
 _HUB_SAYS_NO = {"GatedRepoError", "DisabledRepoError", "RepositoryNotFoundError"}
 
-_DISK_FULL = {errno.ENOSPC, errno.EDQUOT}
+DISK_FULL = {errno.ENOSPC, errno.EDQUOT}
 
 
 @dataclass(frozen=True)
@@ -156,11 +163,13 @@ _XET_TEXT = re.compile(r"xet|reconstruction|\bcas\b|xorb", re.IGNORECASE)
 
 def classify(chain: Chain, repo: str, revision: str, endpoint: str, with_token: bool) -> Failure:
     """Explain the chain of causes that the worker reported."""
-    classes = {name for link in chain for name in link["classes"]}
+    classes = {name for link in chain if _WRAPPER not in link["classes"] for name in link["classes"]}
     statuses = {link["status"] for link in chain if link["status"]}
+    if 404 in statuses and any(_WRAPPER in link["classes"] for link in chain):
+        classes.add("EntryNotFoundError")
     texts = "\n".join(str(link["text"]) for link in chain)
     quoted = _first_line(chain)
-    if {link["errno"] for link in chain} & _DISK_FULL:
+    if {link["errno"] for link in chain} & DISK_FULL:
         return Failure("disk-full", f"The disk is full ({quoted}).", "Free space, or give another dest.")
     if classes & {"ModuleNotFoundError", "ImportError"}:
         return Failure(
@@ -175,8 +184,10 @@ def classify(chain: Chain, repo: str, revision: str, endpoint: str, with_token: 
         wait = max((_seconds(link["retry_after"]) for link in chain), default=0.0)
         return Failure(id_, f"{what.format(endpoint=endpoint)} ({quoted}).", _LATER, True, wait, xet)
     token = "the given token" if with_token else "no token"
+    # A connection that broke tells nothing about the repository, unless a certificate is why.
+    broken = bool(classes & _TRANSIENT_CLASSES) and not statuses
     for rule in _RULES:
-        if rule.applies(classes, statuses, texts):
+        if rule.applies(classes, statuses, texts) and not (broken and rule.id != "certificate"):
             message = rule.message.format(repo=repo, revision=revision, endpoint=endpoint, token=token)
             return Failure(rule.id, f"{message} ({quoted}).", rule.remedy, xet=xet)
     what = "The connection to {endpoint} failed" if classes & _TRANSIENT_CLASSES else "huggingface_hub failed"
@@ -215,7 +226,18 @@ def _first_line(chain: Chain) -> str:
 
 
 def _seconds(header: t.Any) -> float:
+    """Retry-After as seconds from now: it is a number of them, or a date (RFC 9110, 10.2.3)."""
     try:
-        return max(float(header), 0.0)
+        seconds = float(header)
     except (TypeError, ValueError):
+        seconds = _until(str(header))
+    return max(seconds, 0.0) if math.isfinite(seconds) else 0.0
+
+
+def _until(date: str) -> float:
+    try:
+        # A date without a zone is one of UTC, as HTTP has no other.
+        parts = email.utils.parsedate_tz(date)
+        return email.utils.mktime_tz(parts) - time.time() if parts else 0.0
+    except (ValueError, OverflowError):
         return 0.0

@@ -80,7 +80,7 @@ def _fetch(
                 report.findings.append(finding_of(check, "warning", "It arrived like this and was not kept."))
         if not left:
             break
-        failure = failure or _never_right(checks, left)
+        failure = failure or _never_right(source, checks, left)
         failures = 0 if len(left) < before else failures + 1
         adapted = source.adapt(failure, left.values())
         if failures > request.retries or not (failure.passing or adapted):
@@ -94,7 +94,8 @@ def _fetch(
 
 def _pause(failures: int, failure: Failure) -> None:
     """Wait longer after each failure in a row, and as long as the Hub asks for."""
-    time.sleep(max(min(_MAX_PAUSE, 2.0**failures - 1), min(failure.retry_after, _MAX_RETRY_AFTER)))
+    pause = min(_MAX_PAUSE, 2.0 ** min(failures, 10) - 1)  # a float ends at 2.0**1024
+    time.sleep(max(pause, min(failure.retry_after, _MAX_RETRY_AFTER)))
 
 
 def _attempt(
@@ -125,11 +126,11 @@ def is_right(check: Check) -> bool:
     return check.ok or check.verdict == "upstream-inconsistent"
 
 
-def _never_right(checks: t.Mapping[str, Check], left: t.Mapping[str, RemoteFile]) -> Failure:
+def _never_right(source: Source, checks: t.Mapping[str, Check], left: t.Mapping[str, RemoteFile]) -> Failure:
     """The failure of an attempt that reported none and still did not bring everything."""
     bad = next((c for c in checks.values() if c.name in left), None)
     if bad:
-        return Failure(bad.verdict, f"{bad.name} arrived damaged: {bad.message}.", "Check network and mirror.", True)
+        return source.damaged(bad)
     return Failure("missing", f"{min(left)} did not arrive, and no reason was given.", "Run again.", True)
 
 

@@ -20,7 +20,7 @@ from dataclasses import replace
 from .._errors import ModelopsError
 from .._findings import Finding, error, info
 from .._weights import manifest as manifests
-from .._weights.checks import RemoteFile
+from .._weights.checks import Check, RemoteFile
 from .._weights.checksums import read_checksums
 from .._weights.index import weight_map
 from .._weights.manifest import Manifest, Selection
@@ -75,7 +75,7 @@ class FolderSource:
         if self._manifest and self._manifest.commit == known and not r.source_checksums:
             return Listing(known, {})
         if r.source_checksums:
-            return self._checked(self._by_checksums(read_checksums(r.source_checksums)))
+            return self._checked(self._by_checksums(self._without_itself(read_checksums(r.source_checksums))))
         if self._manifest:
             return self._checked(self._by_manifest(self._manifest))
         return self._by_hub(known)
@@ -110,6 +110,17 @@ class FolderSource:
         files = {n: RemoteFile(n, self._size(n), sums.get(n)) for n in {*self._names(), *sums}}
         message = f"The checksums of {r.source_checksums} prove the copies; that they are of {r.revision}, you say."
         return Listing(r.revision, files, self._indices(files), (info("commit-unproven", message),))
+
+    def _without_itself(self, sums: t.Mapping[str, str]) -> dict[str, str]:
+        """The checksums without the one of their own list: ``sha256sum * > LIST`` adds it before the list is whole."""
+        path = self._request.source_checksums
+
+        def is_list(name: str) -> bool:
+            place = os.path.join(self._folder, name)
+            moved = name == os.path.basename(path) and not os.path.lexists(place)
+            return moved or os.path.realpath(place) == os.path.realpath(path)
+
+        return {name: digest for name, digest in sums.items() if not is_list(name)}
 
     def _by_hub(self, known: str) -> Listing:
         try:
@@ -161,15 +172,27 @@ class FolderSource:
         return out
 
     def _names(self) -> list[str]:
-        """The files in the folder, without books and without the list of checksums itself."""
+        """The files in the folder and below its links, without books and without the list of checksums itself."""
         out = []
         listed = os.path.realpath(self._request.source_checksums)
-        for folder, folders, names in os.walk(self._folder):
+        for folder, folders, names in os.walk(self._folder, followlinks=True):
+            if self._leads_back(folder):
+                folders.clear()
+                continue
             if folder == self._folder:
                 folders[:] = [f for f in folders if f not in _BOOKS]
             paths = (os.path.join(folder, n) for n in names)
             out += [os.path.relpath(p, self._folder) for p in paths if os.path.realpath(p) != listed]
         return out
+
+    def _leads_back(self, folder: str) -> bool:
+        """Whether a folder is a link to one of those that it is below."""
+        real, above = os.path.realpath(folder), folder
+        while above != self._folder:
+            above = os.path.dirname(above)
+            if os.path.realpath(above) == real:
+                return True
+        return False
 
     def _size(self, name: str) -> int:
         """The size of a file; -1 for one that is not there."""
@@ -203,6 +226,11 @@ class FolderSource:
         if e.errno in (errno.ENOSPC, errno.EDQUOT):
             return Failure("disk-full", message, "Free space, or give another dest.")
         return Failure("copy-failed", message, "Mend it there.")
+
+    def damaged(self, check: Check) -> Failure:
+        """The disk gives the same bytes again: there is nothing to wait for."""
+        message = f"{check.name} in source_dir {self._folder} is not what is recorded of it: {check.message}."
+        return Failure(check.verdict, message, "Mend the folder: a run of hf_snapshot with it as dest does that.")
 
     def adapt(self, failure: Failure, files: t.Iterable[RemoteFile]) -> Finding | None:  # noqa: ARG002
         """There is one way to copy."""

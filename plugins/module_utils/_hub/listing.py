@@ -18,7 +18,9 @@ import urllib.parse
 
 from .._errors import ModelopsError
 from .._weights.checks import RemoteFile
+from .._weights.names import unsafe_reason
 from .._weights.selection import Listing, indices_among
+from .disk import LARGEST
 from .errors import Chain, Failure, ListingError, classify
 from .request import Request, is_commit
 from .web import Answer, WebError, ask
@@ -48,6 +50,8 @@ class HubApi:
         if commit == known:
             return Listing(commit, {})
         files = {f.name: f for f in map(self._file, body["siblings"])}
+        if any(unsafe_reason(name) for name in files):
+            return Listing(commit, files)  # choose() refuses it and says why; such a name fits into no address
         if body.get("gated") and files:
             # The API lists a gated repository to everyone; whether its files may be read is asked before anything else.
             largest = max(files.values(), key=lambda f: f.size)
@@ -120,8 +124,8 @@ class HubApi:
             raise self._failure("not-a-hub", f"{r.endpoint} lists a file as {sibling!r}", _NOT_A_HUB) from e
         if not isinstance(name, str) or not (_is_hash(sha256, 64) and _is_hash(blob_id, 40)):
             raise self._failure("not-a-hub", f"{r.endpoint} lists a file as {sibling!r}", _NOT_A_HUB)
-        if not isinstance(size, int) or size < 0:
-            raise ModelopsError(f"{r.endpoint} lists {name} without its size.", "Use the Hub or another mirror.")
+        if not isinstance(size, int) or not 0 <= size <= LARGEST:
+            raise ModelopsError(f"{r.endpoint} lists {name!r} without its size.", "Use the Hub or another mirror.")
         return RemoteFile(name, size, sha256, blob_id)
 
 

@@ -11,13 +11,14 @@ import typing as t
 
 from .._errors import ModelopsError
 from .._findings import Finding, error, info
-from .._weights.checks import RemoteFile
+from .._weights.checks import Check, RemoteFile
 from .._weights.selection import Listing
 from . import client
 from .errors import Failure, classify
 from .listing import HubApi
 from .request import Request
 from .staging import Staging
+from .worker import hide
 
 # huggingface_hub refuses larger files without Xet, before the first byte.
 HTTP_LIMIT = 50_000_000_000
@@ -33,6 +34,9 @@ class Source(t.Protocol):
         self, files: t.Sequence[RemoteFile], staging: Staging, on_landed: t.Callable[[str], t.Any]
     ) -> Failure | None:
         """Bring files, calling ``on_landed`` for each; the failure that matters most, if there was one."""
+
+    def damaged(self, check: Check) -> Failure:
+        """What it means that a file arrived with other bytes than those listed."""
 
     def adapt(self, failure: Failure, files: t.Iterable[RemoteFile]) -> Finding | None:
         """Change the way of fetching after a failure; what to tell the user when that makes a retry sensible."""
@@ -81,6 +85,8 @@ class HubSource:
             return self._classify(e.chain)
         except _FatalError as e:
             return e.failure
+        except client.OldVersionError as e:
+            return Failure("no-hub-client", e.message, e.remedy)
         except (client.NotStartedError, client.StalledError, client.WorkerDiedError) as e:
             return self._explain(e)
         return None
@@ -99,13 +105,14 @@ class HubSource:
             message = f"The worker process was killed by signal {-died.status}."
             remedy = "Signal 9 is often the kernel's, for lack of memory: lower max_workers, or give it more."
             return Failure("worker-killed", message, remedy, True)
-        message = f"{r.python} ended with status {died.status}: {self._hide(died.tail)}."
+        what = f"ended with status {died.status}" if died.status else "did not run the worker to its end"
+        message = f"{r.python} {what}: {self._hide(died.tail)}."
         return Failure("worker-failed", message, "Check that this is a Python that works.")
 
     def _hide(self, text: str) -> str:
         lines = [line for line in text.splitlines() if line.strip()]
         last = lines[-1] if lines else "no output"
-        return last.replace(self._request.token, "***") if self._request.token else last
+        return hide(last, self._request.token)
 
     def listing(self, known: str) -> Listing:
         """One request for the commit, the sizes and the hashes, and one for each index."""
@@ -137,6 +144,11 @@ class HubSource:
         staging.drop_partials()
         failure = self._run(job, on_event, staging.bytes_here)
         return failure or max(failures, key=lambda f: f.retry_after, default=None)
+
+    def damaged(self, check: Check) -> Failure:
+        """A cache on the way may hold other bytes: the next attempt may meet another."""
+        message = f"{check.name} arrived damaged: {check.message}."
+        return Failure(check.verdict, message, "Check network and mirror.", True)
 
     def adapt(self, failure: Failure, files: t.Iterable[RemoteFile]) -> Finding | None:
         """Leave Xet when it fails and plain HTTP can do it; load less when the worker was killed."""

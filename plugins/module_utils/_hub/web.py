@@ -15,7 +15,7 @@ import urllib.parse
 from dataclasses import dataclass
 
 from .errors import Chain
-from .worker import wait_of
+from .worker import hide, wait_of
 
 _HOPS = 5
 _REDIRECTS = {301, 302, 303, 307, 308}
@@ -67,7 +67,7 @@ def ask(
     try:
         return _follow(method, url, token, limit=limit, timeout=timeout, leave_host=leave_host)
     except WebError as e:
-        raise WebError([{**link, "text": _hide(str(link["text"]), token)} for link in e.chain]) from None
+        raise WebError([{**link, "text": hide(str(link["text"]), token)} for link in e.chain]) from None
 
 
 def _follow(method: str, url: str, token: str, *, limit: int, timeout: float, leave_host: bool) -> Answer:
@@ -144,12 +144,16 @@ def _redirect(answer: Answer) -> str:
     """Where an answer leads to, empty when it is none of a redirect."""
     if answer.status not in _REDIRECTS:
         return ""
-    # A Location may hold spaces and other characters that a request must not.
-    target = urllib.parse.quote(
-        urllib.parse.urljoin(answer.url, answer.headers["location"]), safe="%/:=&?~#+!$,;'@()*[]"
-    )
-    schemes = [urllib.parse.urlsplit(x).scheme for x in (answer.url, target)]
-    if schemes[1] not in ("http", "https") or schemes == ["https", "http"]:
+    location = answer.headers["location"]
+    try:
+        # A Location may hold spaces and other characters that a request must not.
+        target = urllib.parse.quote(urllib.parse.urljoin(answer.url, location), safe="%/:=&?~#+!$,;'@()*[]")
+        parts = urllib.parse.urlsplit(target)
+        right = bool(parts.hostname) and parts.port != 0
+    except ValueError:  # a port that is none, half of an IPv6 address
+        target, right = location, False
+    downgrade = answer.url.startswith("https:") and target.startswith("http:")
+    if not right or downgrade or parts.scheme not in ("http", "https"):
         raise WebError([_link(["FileMetadataError"], f"{answer.url} redirects to {target}, which is refused")])
     return target
 
@@ -186,7 +190,3 @@ def _broken(error: BaseException, url: str) -> Chain:
 
 def _link(classes: list[str], text: str, status: int | None = None, wait: str | None = None) -> dict[str, t.Any]:
     return {"classes": classes, "text": text, "status": status, "retry_after": wait, "errno": None}
-
-
-def _hide(text: str, token: str) -> str:
-    return text.replace(token, "***") if token else text

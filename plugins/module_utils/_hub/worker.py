@@ -25,10 +25,14 @@ import re
 import sys
 import threading
 import typing as t
+import urllib.parse
 from concurrent.futures import ThreadPoolExecutor
 
 _LOCK = threading.Lock()
 _CHAIN = 6
+
+# A shorter part of a password is in many words.
+_SHORT = 3
 
 
 def emit(out: t.TextIO, event: str, **fields: t.Any) -> None:
@@ -47,18 +51,35 @@ def wait_of(headers: t.Mapping[str, str]) -> str | None:
     return headers.get("retry-after") or (reset[1] if reset else None)
 
 
+def hide(text: str, secret: str = "") -> str:
+    """The text without the secret and without what the proxy variables of the environment hold before the host."""
+    hidden = {secret} if secret else set()
+    for name, value in os.environ.items():
+        userinfo, at, _host = value.partition("://")[2 if "://" in value else 0].rpartition("@")
+        if not at or not name.lower().endswith("_proxy"):
+            continue
+        password = userinfo.partition(":")[2] or userinfo
+        # A password that is not percent-encoded ends in the wrong place: libraries quote a part of it as the port.
+        parts = {p for p in re.split(r"[#/?@:\[\]]", password) if p}
+        hidden |= {userinfo, password, urllib.parse.unquote(password)}
+        hidden |= {quote + p + quote for p in parts for quote in ("'", '"')}
+        hidden |= {p for p in parts if len(p) >= _SHORT}
+    for part in sorted(hidden, key=len, reverse=True):
+        text = text.replace(part, "***")
+    return text
+
+
 def describe(exc: BaseException, secret: str = "") -> list[dict[str, t.Any]]:
-    """An exception and its causes: class names, text, HTTP status, Retry-After, errno; the secret cut out."""
+    """An exception and its causes: class names, text, HTTP status, Retry-After, errno; the secrets cut out."""
     chain: list[dict[str, t.Any]] = []
     link: BaseException | None = exc
     while link is not None and len(chain) < _CHAIN:
         response = getattr(link, "response", None)
         headers = getattr(response, "headers", None) or {}
-        text = str(link)
         chain.append(
             {
                 "classes": [c.__name__ for c in type(link).__mro__ if c not in (object, BaseException)],
-                "text": text.replace(secret, "***") if secret else text,
+                "text": hide(str(link), secret),
                 "status": getattr(response, "status_code", None),
                 "retry_after": wait_of(headers),
                 "errno": getattr(link, "errno", None),

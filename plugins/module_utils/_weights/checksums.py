@@ -12,6 +12,7 @@ from .._errors import ModelopsError
 from .names import unsafe_reason
 
 # "HASH  name" or "HASH *name" (text and binary), and "SHA256 (name) = HASH" of --tag.
+# Blanks at the end come from editors and web pages.
 _PLAIN = re.compile(r"(?P<hash>[0-9a-fA-F]{64}) [ *](?P<name>.+)")
 _TAGGED = re.compile(r"SHA256 \((?P<name>.+)\) = (?P<hash>[0-9a-fA-F]{64})")
 
@@ -26,8 +27,10 @@ def parse_checksums(text: str, path: str) -> dict[str, str]:
     gives a file another hash than a line before it.
     """
     out: dict[str, str] = {}
-    for number, line in enumerate(text.splitlines(), start=1):
-        if not line.strip() or line.startswith("#"):
+    # str.splitlines would end a line at characters that a name may hold.
+    lines = re.split(r"\r\n|\n|\r", text.removeprefix("\ufeff"))
+    for number, line in enumerate((x.rstrip(" \t") for x in lines), start=1):
+        if not line or line.startswith("#"):
             continue
         match = _PLAIN.fullmatch(line) or _TAGGED.fullmatch(line)
         if not match:

@@ -30,7 +30,7 @@ def test_decimal_and_binary_units_differ(text: str, size: int) -> None:
     assert disk.parse_size(text, "min_free") == size
 
 
-@pytest.mark.parametrize("text", ["", "GB", "-1", "1 gb", "1G", "ten"])
+@pytest.mark.parametrize("text", ["", "GB", "-1", "1 gb", "1G", "ten", "1" * 401, "9300000TiB", "\u0661"])
 def test_what_is_no_size_is_refused_with_its_option(text: str) -> None:
     with pytest.raises(ModelopsError, match="min_free"):
         disk.parse_size(text, "min_free")

@@ -7,6 +7,7 @@ import errno
 import typing as t
 
 import pytest
+from ansible_collections.modelops.vllm.plugins.module_utils._hub import errors
 from ansible_collections.modelops.vllm.plugins.module_utils._hub.errors import Failure, classify
 
 
@@ -16,6 +17,10 @@ def link(*classes: str, text: str = "", status: int | None = None, **more: t.Any
 
 def explain(*chain: dict[str, t.Any], token: bool = False) -> Failure:
     return classify(chain, "org/m", "v1", "http://hub", token)
+
+
+# The classes of the wrapper in huggingface_hub 0.36, where the errors of the Hub are also those of requests.
+LOCAL = link("LocalEntryNotFoundError", "EntryNotFoundError", "HfHubHTTPError", "RequestException", "OSError")
 
 
 @pytest.mark.parametrize(
@@ -40,6 +45,14 @@ def explain(*chain: dict[str, t.Any], token: bool = False) -> Failure:
         ([link("ConnectError", "TransportError")], "connection", True),
         ([link("LocalEntryNotFoundError"), link("ConnectionError", "OSError")], "connection", True),
         ([link("ChunkedEncodingError")], "connection", True),
+        ([LOCAL, link("ConnectError", "TransportError")], "connection", True),
+        ([LOCAL, link("ProxyError", "ConnectionError", "RequestException")], "connection", True),
+        ([LOCAL, link("ReadTimeout"), link("EntryNotFoundError")], "connection", True),
+        ([LOCAL, link("RemoteEntryNotFoundError", "EntryNotFoundError", status=404)], "file-not-found", False),
+        ([LOCAL, link("HTTPStatusError", status=404)], "file-not-found", False),
+        ([LOCAL, link("HfHubHTTPError", status=503)], "hub-busy", True),
+        ([LOCAL], "download-failed", True),
+        ([LOCAL, link("SSLError", "ConnectionError", text="CERTIFICATE_VERIFY_FAILED")], "certificate", False),
         ([link("SSLError", text="[SSL: CERTIFICATE_VERIFY_FAILED]")], "certificate", False),
         ([link("FileMetadataError", "OSError")], "not-a-hub", False),
         ([link("ValueError", text="The file is too large to be downloaded using")], "file-too-large", False),
@@ -64,7 +77,28 @@ def test_the_innermost_text_is_quoted_and_the_waiting_time_kept() -> None:
     assert "503 for url http://hub/x)" in failure.message
     assert "more" not in failure.message
     assert failure.retry_after == 7.0
-    assert explain(link("X", status=429, retry_after="Wed, 21 Oct 2026 07:28:00 GMT")).retry_after == 0.0
+
+
+@pytest.mark.parametrize(
+    ("header", "seconds"),
+    [
+        ("7", 7.0),
+        ("-7", 0.0),
+        ("Wed, 21 Oct 2026 07:28:00 GMT", 90.0),
+        ("Wed, 21 Oct 2026 07:28:00", 90.0),
+        ("Wed, 21 Oct 2026 09:28:00 +0200", 90.0),
+        ("Wed, 21 Oct 2026 07:20:00 GMT", 0.0),
+        ("Wed, 99 Oct 2026", 0.0),
+        ("soon", 0.0),
+        ("nan", 0.0),
+        ("inf", 0.0),
+        (None, 0.0),
+    ],
+)
+@pytest.mark.case("rate-limit-429")
+def test_retry_after_is_a_number_or_a_date(header, seconds, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(errors.time, "time", lambda: 1792567590.0)  # 07:26:30
+    assert explain(link("X", status=429, retry_after=header)).retry_after == seconds
 
 
 def test_whether_a_token_was_given_is_said() -> None:

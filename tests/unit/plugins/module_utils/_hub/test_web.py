@@ -56,6 +56,9 @@ def test_a_token_stays_with_its_host(url: str, target: str, same: bool) -> None:
         ("https://cdn/a b%20c", "https://cdn/a%20b%20c"),
         ("http://hub/a", None),
         ("file:///etc/passwd", None),
+        ("https://cdn:99999/a", None),
+        ("https://cdn:port/a", None),
+        ("https://[::1/a", None),
         ("//other/x", "https://other/x"),
     ],
 )

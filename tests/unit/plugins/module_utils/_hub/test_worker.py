@@ -8,7 +8,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import pytest
-from ansible_collections.modelops.vllm.plugins.module_utils._hub.worker import describe, wait_of
+from ansible_collections.modelops.vllm.plugins.module_utils._hub.worker import describe, hide, wait_of
 
 
 @pytest.mark.parametrize(
@@ -24,6 +24,26 @@ from ansible_collections.modelops.vllm.plugins.module_utils._hub.worker import d
 @pytest.mark.case("rate-limit-429")
 def test_the_wait_is_what_the_hub_asks_for(headers: dict[str, str], seconds: str | None) -> None:
     assert wait_of(headers) == seconds
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "text", "hidden"),
+    [
+        ("http_proxy", "http://me:s3cr3t@proxy:3128", "by http://me:s3cr3t@proxy:3128", "by http://***@proxy:3128"),
+        ("HTTPS_PROXY", "me:s3cr3t@proxy", "no port: 's3cr3t@proxy'", "no port: '***@proxy'"),
+        ("all_proxy", "http://me:sec#ret@proxy:1", "Invalid port: 'sec'", "Invalid port: ***"),
+        ("ALL_PROXY", "http://me:s/cr3t@proxy:1", "nonnumeric port: 's' of me", "nonnumeric port: *** of me"),
+        ("http_proxy", "http://me:p%40ss@proxy", "wrong: p@ss, p%40ss", "wrong: ***, ***"),
+        ("http_proxy", "http://t0ken@proxy", "t0ken at proxy", "*** at proxy"),
+        ("http_proxy", "http://proxy:3128", "by http://proxy:3128", "by http://proxy:3128"),
+        ("no_proxy", "hub,proxy", "hub, proxy", "hub, proxy"),
+        ("OTHER", "http://me:s3cr3t@proxy", "s3cr3t", "s3cr3t"),
+    ],
+)
+def test_the_password_of_a_proxy_is_not_told(variable, value, text, hidden, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(variable, value)
+    assert hide(text) == hidden
+    assert describe(OSError(text))[0]["text"] == hidden
 
 
 def test_causes_are_told_outermost_first_and_without_the_token() -> None:

@@ -21,6 +21,11 @@ def test_the_forms_of_sha256sum_are_understood() -> None:
         "d": B,
     }
     assert parse_checksums(f"{A}  x\r\n{A}  ./x\n", "sums") == {"x": A}
+    assert parse_checksums(f"{A}  a\u2028b", "sums") == {"a\u2028b": A}
+
+
+def test_what_editors_leave_is_no_part_of_a_name() -> None:
+    assert parse_checksums(f"\ufeff{A}  x \n{B} *y\t\r\n  \nSHA256 (z) = {A}  \n", "sums") == {"x": A, "y": B, "z": A}
 
 
 @pytest.mark.parametrize(
