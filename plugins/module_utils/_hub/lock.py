@@ -21,10 +21,19 @@ import typing as t
 import uuid
 
 from .._errors import ModelopsError
+from .._findings import error
+from .errors import DISK_FULL
+from .staging import make_folders
 
 BEAT = 5.0
 SILENCE = 60.0
 _POLL = 0.5
+
+# So many other runs may remove the folder of the lock meanwhile; with a link that leads nowhere it never stays.
+_MAX_VANISHED = 100
+
+# A lock has some 200 characters.
+_MAX_SIZE = 1 << 16
 
 
 class Lock:
@@ -74,11 +83,22 @@ def _acquire(path: str, timeout: float) -> Lock:
     end = time.monotonic() + timeout
     seen: tuple[str, int] = ("", 0)
     since = time.monotonic()
+    vanished = 0
     while True:
-        with contextlib.suppress(FileExistsError):
+        try:
             fd = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644)
-            with os.fdopen(fd, "w", encoding="utf-8") as f:
-                json.dump(me, f)
+        except FileNotFoundError:
+            # A run that was refused has removed the folders that it had made while this one waited.
+            vanished += 1
+            if vanished > _MAX_VANISHED:
+                raise
+            with contextlib.suppress(FileNotFoundError):
+                make_folders(os.path.dirname(path))
+            continue
+        except FileExistsError:
+            pass
+        else:
+            _write(fd, path, me)
             return Lock(path, str(me["token"]))
         holder = _read(path)
         state = (holder, _mtime(path))
@@ -95,6 +115,18 @@ def _acquire(path: str, timeout: float) -> Lock:
             time.sleep(min(_POLL, timeout or _POLL))
 
 
+def _write(fd: int, path: str, holder: t.Mapping[str, t.Any]) -> None:
+    """Write who holds the lock; a lock that says nothing would block other runs, so it does not stay."""
+    try:
+        with os.fdopen(fd, "w", encoding="utf-8") as f:
+            json.dump(holder, f)
+    except OSError as e:
+        os.unlink(path)
+        message, remedy = f"The lock {path} cannot be written: {e.strerror}.", "Free space, or give another dest."
+        id_ = "disk-full" if e.errno in DISK_FULL else "lock-unwritable"
+        raise ModelopsError(message, remedy, findings=[error(id_, message, remedy).as_dict()]) from e
+
+
 def _take_away(path: str, holder: str) -> None:
     """Remove the lock of a dead holder; of two waiters that try, the rename lets one succeed."""
     aside = f"{path}.{uuid.uuid4().hex}"
@@ -109,8 +141,8 @@ def _take_away(path: str, holder: str) -> None:
 
 def _read(path: str) -> str:
     try:
-        with open(path, encoding="utf-8") as f:
-            return f.read()
+        with open(path, encoding="utf-8", errors="replace") as f:
+            return f.read(_MAX_SIZE)
     except FileNotFoundError:
         return ""
 
@@ -123,7 +155,7 @@ def _mtime(path: str) -> int:
 
 
 def _parsed(text: str) -> dict[str, t.Any]:
-    with contextlib.suppress(ValueError):
+    with contextlib.suppress(ValueError, RecursionError):
         parsed = json.loads(text)
         if isinstance(parsed, dict):
             return parsed
@@ -146,11 +178,12 @@ def _host() -> str:
 
 def _dead(text: str) -> bool:
     holder = _parsed(text)
-    if holder.get("host") != _host() or not isinstance(holder.get("pid"), int):
+    pid = holder.get("pid")
+    if holder.get("host") != _host() or not isinstance(pid, int) or pid < 1:
         return False
     try:
-        os.kill(holder["pid"], 0)
-    except ProcessLookupError:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):  # no process has a number that a pid_t cannot hold
         return True
     except PermissionError:
         return False
@@ -161,5 +194,6 @@ def _who(text: str) -> str:
     holder = _parsed(text)
     if not holder:
         return "an unknown process"
-    age = max(0, int(time.time()) - int(holder.get("since", 0)))
-    return f"process {holder.get('pid')} on {str(holder.get('host')).partition(' ')[0]}, started {age} s ago"
+    since = holder.get("since")
+    when = f"{max(0, int(time.time()) - since)} s ago" if isinstance(since, int) else "at a time that it does not tell"
+    return f"process {holder.get('pid')} on {str(holder.get('host')).partition(' ')[0]}, started {when}"

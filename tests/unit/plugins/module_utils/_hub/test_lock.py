@@ -3,8 +3,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
+import errno
 import json
 import os
+import shutil
+import stat
 import subprocess
 import sys
 import threading
@@ -41,6 +44,61 @@ def test_one_holder_at_a_time(path: str) -> None:
     thread.join()
     assert order == ["first", "second"]
     assert not os.path.exists(path)
+
+
+def test_a_waiter_survives_that_the_folder_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that is refused removes the folders that it made; another one waits for its lock meanwhile."""
+    path = tmp_path / "dest" / ".modelops" / "lock"
+    path.parent.mkdir(parents=True)
+    path.write_text(holder())
+    monkeypatch.setattr(lock.time, "sleep", lambda _seconds: shutil.rmtree(tmp_path / "dest"))
+    with locked(str(path), 10) as held:
+        held.require()
+        assert stat.S_IMODE(path.parent.stat().st_mode) == 0o755
+
+
+def test_a_folder_that_cannot_be_made_ends_the_wait(tmp_path: Path) -> None:
+    (tmp_path / "books").symlink_to(tmp_path / "none")
+    with pytest.raises(FileNotFoundError), locked(str(tmp_path / "books" / "lock"), 0):
+        pass
+
+
+def test_a_lock_that_cannot_be_written_does_not_stay(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_args: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(lock.json, "dump", full)
+    with pytest.raises(ModelopsError, match="No space left") as e, locked(path, 0):
+        pass
+    assert [f["id"] for f in e.value.result["findings"]] == ["disk-full"]
+    assert not os.path.exists(path)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"\xff\xfe\x00binary",
+        b"[" * 60_000,
+        b"[]",
+        holder(pid="one").encode(),
+        holder(pid=-1).encode(),
+        holder(pid=0).encode(),
+        holder(since="yesterday").encode(),
+        holder(since=None).encode(),
+        holder(since=float("inf")).encode(),
+    ],
+    ids=["binary", "deep", "list", "pid-text", "pid-negative", "pid-0", "since-text", "since-null", "since-infinite"],
+)
+def test_a_lock_of_any_content_is_waited_for_and_named(path: str, content: bytes) -> None:
+    Path(path).write_bytes(content)
+    with pytest.raises(ModelopsError, match="Another run holds"), locked(path, 0):
+        pass
+
+
+def test_a_process_number_that_cannot_be_holds_nothing(path: str) -> None:
+    Path(path).write_text(holder(pid=10**30))
+    with locked(path, 0) as held:
+        held.require()
 
 
 def test_a_live_holder_is_named_when_the_time_is_up(path: str) -> None:
