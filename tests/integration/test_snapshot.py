@@ -662,3 +662,17 @@ def test_where_nothing_fits_nothing_is_made(snapshot: Snapshot, hub: Hub, files,
     before = tree(tmp_path)
     assert "disk-space" in ids(snapshot.fails(min_free="900TB"))
     assert tree(tmp_path) == before, "not even for a moment: a full disk has no room for a lock"
+
+
+def test_a_copy_of_another_shard_that_version_1_0_0_recorded_is_mended(snapshot: Snapshot, hub: Hub, files) -> None:
+    snapshot(verify="header")
+    (snapshot.dest / SHARD).write_bytes(files[shard_name(0, 4)])
+    st = (snapshot.dest / SHARD).stat()
+    manifest = json.loads((snapshot.dest / ".modelops" / "manifest.json").read_text())
+    manifest["files"][SHARD] |= {"mtime_ns": st.st_mtime_ns, "ctime_ns": st.st_ctime_ns, "inode": st.st_ino}
+    differs = {"id": "upstream-inconsistent", "severity": "warning", "message": "m", "numbers": {"file": SHARD}}
+    edit_manifest(snapshot, files=manifest["files"], upstream=[{**differs, "remedy": ""}], stale=[])
+    result = snapshot(verify="header")
+    assert result["fetched"] == [SHARD]
+    assert snapshot.holds(files)
+    assert "upstream-inconsistent" not in ids(snapshot(verify="header", strict=True))

@@ -196,14 +196,15 @@ class _Run:
         """The files whose content no record proves: no stat of them differs from when they were verified."""
         if self.request.reverify or found is None:
             return list(target.files.values())
-        out = []
+        out, doubted = [], _doubted(found)
         for name, file in target.files.items():
             record = found.files.get(name)
             same = record is not None and (record.sha256, record.blob_id) == (
                 file.sha256 or record.sha256,
                 file.blob_id,
             )
-            if record is None or not same or not record.holds(os.path.join(self.dest, name), self.request.level):
+            holds = record is not None and record.holds(os.path.join(self.dest, name), self.request.level)
+            if not (same and holds) or name in doubted:
                 out.append(file)
         return out
 
@@ -230,7 +231,7 @@ class _Run:
         report = self.report
         stale = self._to_prune(found, target)
         checks = self._look(found, target)
-        replaced = note_bad(self.report, checks, target)
+        replaced = note_bad(report, checks, target)
         staging = Staging(self.dest, self.request.repo, target.commit)
         arrived = [c.name for c in check_many(staging.folder, replaced, self.request.level).values() if is_right(c)]
         wanted = [f for f in replaced if f.name not in arrived]
@@ -263,7 +264,7 @@ class _Run:
         r, report = self.request, self.report
         to_prune = self._to_prune(found, target)
         checks = self._look(found, target, progress)
-        wanted = note_bad(self.report, checks, target)
+        wanted = note_bad(report, checks, target)
         staging = Staging(self.dest, r.repo, target.commit)
         if wanted:
             try:
@@ -276,14 +277,14 @@ class _Run:
         broken = [c for c in checks.values() if c.verdict == "upstream-inconsistent"]
         upstream = [finding_of(c) for c in broken] + self._compare_index(target)
         chosen = [f for f in target.findings if f.id in _OF_SELECTION]
+        records = {n: self._record(f, checks.get(n), found) for n, f in target.files.items()}
+        report.verified = min((x.verified for x in records.values()), key=LEVELS.index)
+        lock.require()
         if to_prune:
             report.changed = True
             report.before |= dict.fromkeys(to_prune, "stale")
             report.after |= dict.fromkeys(to_prune, "removed")
             report.findings.append(pruning.prune(self.dest, to_prune))
-        records = {n: self._record(f, checks.get(n), found) for n, f in target.files.items()}
-        report.verified = min((x.verified for x in records.values()), key=LEVELS.index)
-        lock.require()
         manifests.save(
             self.dest,
             Manifest(
@@ -353,6 +354,12 @@ def _affected(findings: t.Iterable[Finding]) -> str:
     """The files that errors are about, small ones too."""
     names = {f.numbers["file"] for f in findings if f.severity == "error" and "file" in f.numbers}
     return f"Affected: {shorten(names)}." if names else ""
+
+
+def _doubted(found: Manifest) -> set[str]:
+    """Shards that differ from their index and were proven by less than the hash that is known of them."""
+    differing = {f.numbers.get("file") for f in _upstream(found) if f.id == "upstream-inconsistent"}
+    return {n for n, r in found.files.items() if n in differing and r.verified != "sha256" and r.sha256}
 
 
 def _unprovable(files: t.Mapping[str, RemoteFile]) -> list[str]:

@@ -225,7 +225,7 @@ def _finding(raw: t.Any) -> dict[str, t.Any]:
         _a(str, what, getattr(found, what))
     if found.severity not in ("error", "warning", "info"):
         raise ValueError(f"severity is {found.severity!r:.100}")
-    _a(dict, "numbers", found.numbers)
+    _a(str, "file", _a(dict, "numbers", found.numbers).get("file", ""))
     return found.as_dict()
 
 

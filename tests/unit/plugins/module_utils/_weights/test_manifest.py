@@ -120,6 +120,9 @@ def _of_all(**changes: t.Any) -> t.Callable[[dict[str, t.Any]], object]:
         pytest.param(_of_all(upstream=[{"id": "x"}]), id="a finding without a message"),
         pytest.param(_of_all(upstream=[{"id": "x", "severity": "loud", "message": "m"}]), id="a loud finding"),
         pytest.param(_of_all(upstream=[{"id": "x", "severity": "info", "message": "m", "numbers": 1}]), id="numbers"),
+        pytest.param(
+            _of_all(upstream=[{"id": "x", "severity": "info", "message": "m", "numbers": {"file": []}}]), id="no file"
+        ),
         pytest.param(lambda b: b["files"].update({"../../etc/shadow": b["files"][SHARD]}), id="a file elsewhere"),
         pytest.param(lambda b: b["files"].update({"x": None}), id="no record"),
         pytest.param(_of_file(size="4000"), id="size is a string"),
