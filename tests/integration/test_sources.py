@@ -307,6 +307,19 @@ def test_a_disk_that_another_writer_fills_is_left_without_our_partials(snapshot,
     assert snapshot.holds(content)
 
 
+@pytest.mark.case("disk-full-only-warns")
+def test_a_disk_that_is_full_already_is_named_and_no_lock_stays(snapshot, files, small_disk) -> None:
+    disk = small_disk(1)
+    snapshot.dest = disk / "model"
+    (disk / "other").write_bytes(bytes(os.statvfs(disk).f_bavail * os.statvfs(disk).f_frsize))
+    result = snapshot.fails(min_free="0")
+    assert {"disk-full", "disk-space"} & ids(result)
+    assert not snapshot.dest.exists()
+    (disk / "other").unlink()
+    snapshot(min_free="0", lock_timeout=0)
+    assert snapshot.holds(files)
+
+
 def _fill_when_it_runs(disk: Path) -> threading.Thread:
     def fill() -> None:
         end = time.monotonic() + 20
