@@ -18,7 +18,7 @@ from .names import unsafe_reason
 # Bytes. The largest index seen has a few MB; what is much larger is something else, and would fill the memory.
 MAX_INDEX = 256 << 20
 
-_AS_PUBLISHED = "The files are as published: ask the publisher, or choose another revision."
+AS_PUBLISHED = "The files are as published: ask the publisher, or choose another revision."
 
 
 def weight_map(text: str, name: str) -> dict[str, str]:
@@ -61,7 +61,7 @@ def main_indices(names: t.Iterable[str]) -> list[str]:
 
 
 def compare(
-    name: str, mapping: t.Mapping[str, str], tensors: t.Mapping[str, frozenset[str]], remedy: str = _AS_PUBLISHED
+    name: str, mapping: t.Mapping[str, str], tensors: t.Mapping[str, frozenset[str]], remedy: str = AS_PUBLISHED
 ) -> list[Finding]:
     """What the index says and the shards do not hold, and the other way round.
 

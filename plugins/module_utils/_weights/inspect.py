@@ -10,7 +10,7 @@ import os
 import typing as t
 
 from .._findings import Finding, error, warning
-from .checks import LEVELS, Check, Level, check_many, is_sparse
+from .checks import LEVELS, Check, Level, RemoteFile, check_many, is_sparse
 from .index import compare
 from .manifest import Manifest, load
 from .ownership import stranger
@@ -84,7 +84,7 @@ def by_listing(dest: str, repo: str, target: Target, level: Level, found: Manife
         out.verdict = "corrupt"
         out.findings.extend(finding_of(check) for check in broken)
     differing = [f for name, mapping in maps.items() for f in compare(name, mapping, tensors)]
-    checks |= _prove(dest, target, checks, differing)
+    checks |= _prove(dest, target.files, checks, differing)
     judge_differing(out, differing, checks)
     hint_sparse(out, checks.values())
     if out.verdict == "complete":
@@ -103,11 +103,11 @@ def by_listing(dest: str, repo: str, target: Target, level: Level, found: Manife
 
 
 def _prove(
-    dest: str, target: Target, checks: t.Mapping[str, Check], differing: t.Iterable[Finding]
+    dest: str, files: t.Mapping[str, RemoteFile], checks: t.Mapping[str, Check], differing: t.Iterable[Finding]
 ) -> dict[str, Check]:
     """The checks by hash of shards that do not fit their index: whether they are as published, a hash alone tells."""
     names = {f.numbers["file"] for f in differing if checks[f.numbers["file"]].level != "sha256"}
-    return check_many(dest, [target.files[n] for n in names if target.files[n].provable], "sha256")
+    return check_many(dest, [files[n] for n in names if files[n].provable], "sha256")
 
 
 def _other_model(dest: str, target: Target, checks: t.Mapping[str, Check], found: Manifest | None) -> str:
@@ -144,6 +144,9 @@ def _by_manifest(dest: str, found: Manifest, *, repo: str, commit: str, level: L
     remotes = found.remotes()
     checks = check_many(dest, (remotes[n] for n in again), depth)
     judge(out, checks, found.shards)
+    differing = _new_differences(dest, found, checks)
+    checks |= _prove(dest, remotes, checks, differing)
+    judge_differing(out, differing, checks)
     unproven = [c for c in checks.values() if c.ok and depth == "none"]
     out.findings.extend(
         warning("changed", f"{c.name} was written to since it was verified.", "Verify with level header or sha256.")
@@ -168,6 +171,14 @@ def _by_manifest(dest: str, found: Manifest, *, repo: str, commit: str, level: L
             )
     out.findings.extend(leftovers(dest, found.files))
     return out
+
+
+def _new_differences(dest: str, found: Manifest, checks: t.Mapping[str, Check]) -> list[Finding]:
+    """Where files that were written to do not fit their index, other than as they were when they were verified."""
+    tensors = {n: c.tensors for n, c in checks.items() if c.tensors is not None and c.level != "sha256"}
+    maps, _broken = read_indices(dest, found.files) if tensors else ({}, [])
+    differing = [f for name, mapping in maps.items() for f in compare(name, mapping, tensors)]
+    return [f for f in differing if f.as_dict() not in found.upstream]
 
 
 def _foreign(out: Verdict, message: str) -> Verdict:

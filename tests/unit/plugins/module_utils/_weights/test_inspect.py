@@ -6,11 +6,13 @@ from __future__ import annotations
 import json
 import os
 import typing as t
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from ansible_collections.modelops.vllm.plugins.module_utils._errors import ModelopsError
 from ansible_collections.modelops.vllm.plugins.module_utils._weights.checks import Level, RemoteFile, Stamp
+from ansible_collections.modelops.vllm.plugins.module_utils._weights.index import AS_PUBLISHED
 from ansible_collections.modelops.vllm.plugins.module_utils._weights.inspect import (
     Verdict,
     by_listing,
@@ -232,7 +234,7 @@ def test_a_shard_that_does_not_fit_its_index_is_hashed(folder: Path, hashed: boo
         ("config.json", b"[]", "corrupt"),
         ("tokenizer.json", HTML, "corrupt"),
         ("generation_config.json", b'{"a": ', "corrupt"),
-        ("vocab.json", b"[" * 100_000, "corrupt"),
+        pytest.param("vocab.json", b"[" * 100_000, "corrupt", id="deep"),
     ],
 )
 def test_a_small_file_that_is_something_else_is_named(folder: Path, name: str, data: bytes, id_: str) -> None:
@@ -337,3 +339,25 @@ def manifest_of(folder: Path, target: Target, level: Level) -> Manifest:
         s = Stamp.of(str(folder / name))
         records[name] = Record(s.size, s.mtime_ns, s.ctime_ns, s.inode, remote.sha256, None, level)
     return Manifest("org/m", target.commit, "main", Selection(), level, target.shards, records)
+
+
+def test_a_copy_that_came_after_the_verification_is_seen_by_headers(folder: Path) -> None:
+    (folder / FOLDER).mkdir()
+    save(str(folder), manifest_of(folder, wanted(), "header"))
+    (folder / shard_name(0, 4)).touch()
+    assert inspect(str(folder)).complete
+    (folder / shard_name(1, 4)).write_bytes(MODEL[shard_name(2, 4)])
+    seen = inspect(str(folder))
+    assert (seen.verdict, seen.bad, seen.present) == ("corrupt", [shard_name(1, 4)], 3)
+
+
+def test_a_difference_of_the_verified_files_is_no_news(folder: Path) -> None:
+    (folder / shard_name(1, 4)).write_bytes(MODEL[shard_name(2, 4)])
+    known = by_listing(str(folder), "org/m", wanted(hashed=False), "header").findings
+    published = tuple({**f.as_dict(), "remedy": AS_PUBLISHED} for f in known if f.id == "upstream-inconsistent")
+    (folder / FOLDER).mkdir()
+    save(str(folder), replace(manifest_of(folder, wanted(hashed=False), "header"), upstream=published))
+    (folder / shard_name(1, 4)).touch()
+    seen = inspect(str(folder))
+    assert seen.complete
+    assert [f.id for f in seen.findings] == ["upstream-inconsistent"] * 2
