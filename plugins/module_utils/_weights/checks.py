@@ -169,7 +169,7 @@ def _compare(path: str, want: RemoteFile, level: Level, stamp: Stamp, listener: 
     proven: Level = "sha256" if found and right else "header"
     tensors, fault = _structure(path)
     if not right:
-        reason = fault[1] if fault else "its size is right, its content is not what the Hub has"
+        reason = fault[1] if fault else "its size is right, its content is not what was published"
         return Check(want.name, fault[0] if fault and fault[0] == "pointer" else "corrupt", reason)
     if fault and proven == "sha256":
         return Check(want.name, "upstream-inconsistent", fault[1], proven, stamp, found)
@@ -185,7 +185,7 @@ def _wrong_size(path: str, want: RemoteFile, size: int) -> Check:
         return Check(want.name, *text)
     if size < want.size:
         return Check(want.name, "truncated", f"the file has {size} of {want.size} bytes")
-    return Check(want.name, "corrupt", f"the file has {size} bytes, {size - want.size} more than the Hub's")
+    return Check(want.name, "corrupt", f"the file has {size} bytes, {size - want.size} more than were published")
 
 
 def _structure(path: str) -> tuple[frozenset[str] | None, tuple[str, str] | None]:
