@@ -166,7 +166,9 @@ options:
     type: int
     default: 3600
   prune:
-    description: Whether to remove files that an earlier run put to O(dest) and that are no longer wanted.
+    description:
+      - Whether to remove files that an earlier run put to O(dest) and that are no longer wanted.
+      - A file that was written to since then stays. Weights stay, and the run fails, when the patterns select none.
     type: bool
     default: false
   strict:

@@ -15,7 +15,6 @@ from .._weights.checks import Check, Level, RemoteFile, Stamp, check_many
 from .._weights.inspect import finding_of
 from .._weights.selection import Target
 from . import disk
-from .errors import Failure
 from .fetching import failed, fetch, is_right
 from .lock import Lock
 from .progress import Progress, Tally
@@ -107,8 +106,7 @@ class Bringing:
                 return hashed
             require_possible(self.source, self.report, left, left)
             require_space(self.source, self.report.request, left)
-        message = f"{left[0].name} arrived damaged: its content is not what the Hub has."
-        raise failed(Failure("corrupt", message, "Check network and mirror.", True))
+        raise failed(self.source.damaged(judged[left[0].name]))
 
     def _judge_suspects(self, checks: t.Mapping[str, Check], arrived: dict[str, Check]) -> dict[str, Check]:
         """Verdicts by hash on shards that differ from an index, which may have arrived just now.
