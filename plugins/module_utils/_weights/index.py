@@ -32,12 +32,14 @@ def weight_map(text: str, name: str) -> dict[str, str]:
         raise _refused(f"{name} is not an index of shards ({type(e).__name__}: {e}).") from e
     if not isinstance(parsed, dict) or not parsed or not all(isinstance(v, str) for v in parsed.values()):
         raise _refused(f"The weight_map of {name} is not a mapping from tensors to file names.")
-    for shard in sorted(set(parsed.values())):
+    shards = set(parsed.values())
+    for shard in sorted(shards):
         reason = unsafe_reason(shard)
         if reason:
             raise _refused(f"{name} names the shard {shard!r}, which is refused: {reason}.")
     folder = posixpath.dirname(name)
-    return {tensor: posixpath.join(folder, shard) for tensor, shard in parsed.items()}
+    place = {shard: posixpath.join(folder, shard) for shard in shards}
+    return {tensor: place[shard] for tensor, shard in parsed.items()}
 
 
 def _refused(message: str) -> ModelopsError:

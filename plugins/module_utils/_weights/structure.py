@@ -65,7 +65,9 @@ def by_structure(dest: str, repo: str = "", level: Level = "header") -> Verdict:
     checks, tensors = _by_headers(dest, shards, level)
     judge(out, checks, shards)
     hint_sparse(out, checks.values())
-    texts = [_check_json(dest, n) for n in names if level != "none" and n.endswith(".json") and "/" not in n]
+    # Indices were read already.
+    small = [n for n in names if n.endswith(".json") and "/" not in n and n not in maps]
+    texts = [_check_json(dest, n) for n in small if level != "none"]
     out.findings.extend(finding_of(c) for c in texts if not c.ok)
     if any(not c.ok for c in texts):
         out.verdict = "corrupt"
