@@ -86,7 +86,7 @@ def test_a_shard_with_a_flipped_byte_is_named_and_fetched_again(host: t.Any) -> 
     host.check_output("touch -d %s %s", mtime.isoformat(), path)
     assert host.file(path).sha256sum != wanted
     out = deploy()
-    assert f"{SHARDS[5]}: its size is right, its content is not what the Hub has" in out
+    assert f"{SHARDS[5]}: its size is right, its content is not what was published" in out
     assert f"1 of them fetched (1.2 MB): {SHARDS[5]}" in out
     assert host.file(path).sha256sum == wanted
 
