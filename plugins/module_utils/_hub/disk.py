@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import typing as t
@@ -95,27 +96,24 @@ def require_space(dest: str, size: int, files: int, reserve: int, freed: int = 0
         )
 
 
+def bytes_below(folder: str, counts: t.Callable[[str], bool] = lambda _path: True) -> int:
+    """Bytes on the disk of the files below a folder, by path those that count; a file that goes meanwhile has none."""
+    total = 0
+    for place, _folders, names in os.walk(folder):
+        for path in filter(counts, (os.path.join(place, n) for n in names)):
+            with contextlib.suppress(OSError):
+                total += os.lstat(path).st_blocks * 512
+    return total
+
+
 def _orphans(dest: str) -> int:
     """Bytes on the disk of files that huggingface_hub began in a folder and did not finish."""
-    total = 0
-    for folder, _folders, names in os.walk(os.path.join(dest, ".cache", "huggingface")):
-        total += sum(_on_disk(os.path.join(folder, n)) for n in names if n.endswith(".incomplete"))
-    return total
+    return bytes_below(os.path.join(dest, ".cache", "huggingface"), lambda path: path.endswith(".incomplete"))
 
 
 def freed_by_a_run(dest: str, kept: t.Container[str]) -> int:
     """Bytes on the disk that a run removes first: what is in the staging area but not ``kept`` (paths)."""
-    total = 0
-    for folder, _folders, names in os.walk(os.path.join(dest, FOLDER, "staging")):
-        total += sum(_on_disk(path) for n in names if (path := os.path.join(folder, n)) not in kept)
-    return total
-
-
-def _on_disk(path: str) -> int:
-    try:
-        return os.lstat(path).st_blocks * 512
-    except FileNotFoundError:
-        return 0
+    return bytes_below(os.path.join(dest, FOLDER, "staging"), lambda path: path not in kept)
 
 
 def require_places(dest: str, names: t.Iterable[str]) -> None:

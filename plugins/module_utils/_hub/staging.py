@@ -20,6 +20,7 @@ import typing as t
 from .._errors import ModelopsError
 from .._weights.checks import RemoteFile
 from .._weights.manifest import FOLDER, sync_folder
+from .disk import bytes_below
 
 _JOB = "job.json"
 
@@ -65,22 +66,12 @@ class Staging:
 
     def bytes_here(self) -> int:
         """Bytes on disk in the area, unfinished files included: it grows while bytes arrive."""
-        total = 0
-        for folder, _folders, names in os.walk(self.folder):
-            for name in names:
-                with contextlib.suppress(OSError):
-                    total += os.lstat(os.path.join(folder, name)).st_blocks * 512
-        return total
+        return bytes_below(self.folder)
 
     def bytes_of(self, files: t.Iterable[RemoteFile]) -> int:
         """Bytes that arrived of these files: the size of those that landed, and what is on disk of unfinished ones."""
         landed = sum(f.size for f in files if os.path.isfile(self.path(f.name)))
-        unfinished = 0
-        for folder, _folders, names in os.walk(os.path.join(self.folder, ".cache")):
-            for name in names:
-                with contextlib.suppress(OSError):
-                    unfinished += os.lstat(os.path.join(folder, name)).st_blocks * 512
-        return landed + unfinished
+        return landed + bytes_below(os.path.join(self.folder, ".cache"))
 
     def promote(self, names: t.Iterable[str]) -> None:
         """Move proven files to their places, readable by the service that will load them."""
