@@ -7,29 +7,8 @@ from __future__ import annotations
 
 import pytest
 from ansible_collections.modelops.vllm.plugins.module_utils._planner.api import layout_info
+from ansible_collections.modelops.vllm.tests.support.model_configs import BLOCK_FP8, MINIMAX, QWEN
 
-BLOCK_FP8 = {"quant_method": "fp8", "weight_block_size": [128, 128]}
-MINIMAX = {
-    "model_type": "minimax_m2",
-    "hidden_size": 3072,
-    "num_hidden_layers": 62,
-    "num_attention_heads": 48,
-    "num_key_value_heads": 8,
-    "head_dim": 128,
-    "intermediate_size": 1536,
-    "num_local_experts": 256,
-    "num_experts_per_tok": 8,
-    "quantization_config": BLOCK_FP8,
-}
-QWEN = {
-    "model_type": "qwen3_moe",
-    "hidden_size": 4096,
-    "num_attention_heads": 64,
-    "num_key_value_heads": 4,
-    "moe_intermediate_size": 1536,
-    "num_experts": 128,
-    "quantization_config": BLOCK_FP8,
-}
 V4 = {
     "model_type": "deepseek_v4",
     "moe_intermediate_size": 3072,

@@ -12,29 +12,8 @@ from ansible_collections.modelops.vllm.plugins.module_utils._planner.gpus import
 from ansible_collections.modelops.vllm.plugins.module_utils._planner.layout import Layout
 from ansible_collections.modelops.vllm.plugins.module_utils._planner.rules import judge
 from ansible_collections.modelops.vllm.plugins.module_utils._planner.shape import ModelShape
+from ansible_collections.modelops.vllm.tests.support.model_configs import BLOCK_FP8, MINIMAX, QWEN
 
-FP8 = {"quant_method": "fp8", "weight_block_size": [128, 128]}
-M25 = {
-    "model_type": "minimax_m2",
-    "hidden_size": 3072,
-    "num_hidden_layers": 62,
-    "num_attention_heads": 48,
-    "num_key_value_heads": 8,
-    "head_dim": 128,
-    "intermediate_size": 1536,
-    "num_local_experts": 256,
-    "num_experts_per_tok": 8,
-    "quantization_config": FP8,
-}
-QWEN = {
-    "model_type": "qwen3_moe",
-    "hidden_size": 4096,
-    "num_attention_heads": 64,
-    "num_key_value_heads": 4,
-    "moe_intermediate_size": 1536,
-    "num_experts": 128,
-    "quantization_config": FP8,
-}
 RTX = Gpus(8, "NVIDIA RTX PRO 6000 Blackwell Server Edition", 97887, (12, 0), "pcie")
 H100 = Gpus(8, "NVIDIA H100 80GB HBM3", 81559, (9, 0), "nvlink")
 A100 = Gpus(8, "NVIDIA A100-SXM4-80GB", 81920, (8, 0), "nvlink")
@@ -54,31 +33,31 @@ def valid(*args, **kwargs):
 
 @pytest.mark.parametrize("version", [None, (0, 11, 2), (0, 26, 0), (0, 28, 0)])
 def test_a01_minimax_at_tp8_breaks_its_fp8_blocks(version):
-    finding = by_id(M25, "tp8", version=version)["fp8-block-moe"]
+    finding = by_id(MINIMAX, "tp8", version=version)["fp8-block-moe"]
     assert finding.severity == "error"
     assert "1536/8 = 192" in finding.message
     assert "128" in finding.message
     assert finding.numbers == {"moe_intermediate": 1536, "moe_tp": 8, "shard": 192, "block": 128, "remainder": 64}
     for offer in ("tp4", "tp8-ep", "tp1-dp8-ep", "tp4-dp2-ep", "tp4-r2"):
-        assert valid(M25, offer, version=version)
+        assert valid(MINIMAX, offer, version=version)
 
 
 @pytest.mark.parametrize("version", [(0, 29, 0), (0, 32, 0), (0, 33, 0)])
 def test_a01_newer_versions_load_it_and_the_rule_still_speaks(version):
-    finding = by_id(M25, "tp8", version=version)["fp8-block-moe"]
+    finding = by_id(MINIMAX, "tp8", version=version)["fp8-block-moe"]
     assert (finding.severity, finding.numbers["refined_block"]) == ("warning", 64)
 
 
 def test_fp8_blocks_see_data_parallel_ranks_without_ep():
     # TP4 alone is 384 = 3 x 128; DP2 without EP cuts the experts by 8.
-    assert "fp8-block-moe" not in by_id(M25, "tp4")
-    assert by_id(M25, "tp4-dp2")["fp8-block-moe"].numbers["moe_tp"] == 8
-    assert "TP x DP" in by_id(M25, "tp4-dp2")["fp8-block-moe"].message
+    assert "fp8-block-moe" not in by_id(MINIMAX, "tp4")
+    assert by_id(MINIMAX, "tp4-dp2")["fp8-block-moe"].numbers["moe_tp"] == 8
+    assert "TP x DP" in by_id(MINIMAX, "tp4-dp2")["fp8-block-moe"].message
 
 
 def test_blocks_that_cannot_be_refined_are_refused_by_every_version():
     # 1536/96 = 16: below the 32 that Triton takes. Heads are dropped so that only this rule speaks.
-    config = {k: v for k, v in M25.items() if "heads" not in k}
+    config = {k: v for k, v in MINIMAX.items() if "heads" not in k}
     assert by_id(config, "tp96", None, (0, 32, 0))["fp8-block-moe"].severity == "error"
 
 
@@ -94,7 +73,7 @@ def test_a06_the_shared_expert_is_cut_with_ep_too():
         "model_type": "deepseek_v4",
         "moe_intermediate_size": 3072,
         "n_shared_experts": 1,
-        "quantization_config": FP8,
+        "quantization_config": BLOCK_FP8,
     }
     gpus = Gpus(16, H100.name, H100.memory_mib, (9, 0), "nvlink")
     finding = by_id(config, {"tp": 16, "ep": True, "nnodes": 2}, gpus)["fp8-block-linear"]
@@ -121,14 +100,14 @@ def test_a11_the_vision_tower_has_heads_of_its_own():
 
 
 def test_a13_fp8_on_a100_is_slower_not_refused():
-    finding = by_id(M25, "tp4", A100)["quantization-not-native"]
+    finding = by_id(MINIMAX, "tp4", A100)["quantization-not-native"]
     assert finding.severity == "warning"
     assert "weight-only" in finding.message
-    assert valid(M25, "tp4", A100)
+    assert valid(MINIMAX, "tp4", A100)
 
 
 def test_fp8_on_a_t4_is_refused():
-    assert by_id(M25, "tp4", Gpus(8, "Tesla T4", 15360, (7, 5)))["quantization-capability"].severity == "error"
+    assert by_id(MINIMAX, "tp4", Gpus(8, "Tesla T4", 15360, (7, 5)))["quantization-capability"].severity == "error"
 
 
 V32 = {"model_type": "deepseek_v32", "index_topk": 2048, "kv_lora_rank": 512}
@@ -145,7 +124,7 @@ def test_a14_sparse_mla_on_sm120_by_version(version, severity):
 def test_a15_sparse_mla_on_a800_is_never_served():
     found = by_id({"model_type": "glm_moe_dsa", "index_topk": 2048}, "tp8", A100)["sparse-mla"]
     assert found.severity == "error"
-    assert valid(M25, "tp8-ep", A100)
+    assert valid(MINIMAX, "tp8-ep", A100)
 
 
 def test_sm120_takes_one_index_topk_only():
@@ -213,42 +192,42 @@ def test_the_vocabulary_is_padded_before_it_is_cut(tp, ok):
 
 def test_nvfp4_groups_fit_where_blocks_do_not():
     quant = {"quant_method": "modelopt", "quant_algo": "NVFP4", "group_size": 16}
-    assert valid({**M25, "quantization_config": quant}, "tp8", RTX)
-    small = {**M25, "intermediate_size": 96, "quantization_config": quant}
+    assert valid({**MINIMAX, "quantization_config": quant}, "tp8", RTX)
+    small = {**MINIMAX, "intermediate_size": 96, "quantization_config": quant}
     assert by_id(small, "tp4", RTX)["quant-group"].numbers["shard"] == 24
 
 
 def test_int4_groups():
     quant = {"quant_method": "gptq", "bits": 4, "group_size": 128}
-    assert by_id({**M25, "quantization_config": quant}, "tp8", RTX)["quant-group"].numbers["group"] == 128
-    assert valid({**M25, "quantization_config": quant}, "tp8-ep", RTX)
+    assert by_id({**MINIMAX, "quantization_config": quant}, "tp8", RTX)["quant-group"].numbers["group"] == 128
+    assert valid({**MINIMAX, "quantization_config": quant}, "tp8-ep", RTX)
 
 
 def test_attention_projections_keep_whole_blocks():
     # 64 heads of 64 at TP64: one head of 64 values is half a block.
-    config = {**M25, "num_attention_heads": 64, "num_key_value_heads": 64, "head_dim": 64}
+    config = {**MINIMAX, "num_attention_heads": 64, "num_key_value_heads": 64, "head_dim": 64}
     assert by_id(config, "tp64-ep", None)["fp8-block-linear"].numbers["shard"] == 64
-    kept = {**FP8, "modules_to_not_convert": ["self_attn"]}
+    kept = {**BLOCK_FP8, "modules_to_not_convert": ["self_attn"]}
     assert "fp8-block-linear" not in by_id({**config, "quantization_config": kept}, "tp64-ep", None)
 
 
 def test_the_class_must_exist():
-    assert by_id(M25, "tp4", RTX, (0, 11, 0))["architecture-version"].numbers == {"first": "0.11.1"}
-    assert valid(M25, "tp4", RTX, (0, 11, 2))
+    assert by_id(MINIMAX, "tp4", RTX, (0, 11, 0))["architecture-version"].numbers == {"first": "0.11.1"}
+    assert valid(MINIMAX, "tp4", RTX, (0, 11, 2))
 
 
 @pytest.mark.parametrize("layout", ["tp16", "tp8-pp2", "tp8-r2", "tp8-dp2-ep"])
 def test_d03_more_ranks_than_gpus(layout):
-    finding = by_id(M25, layout, RTX)["gpus-too-few"]
+    finding = by_id(MINIMAX, layout, RTX)["gpus-too-few"]
     assert (finding.severity, finding.numbers) == ("error", {"needed": 16, "available": 8})
     assert "--nnodes" in finding.remedy
 
 
 def test_d06_across_nodes_pipeline_is_plain_and_tensor_is_warned_of():
-    assert "tp-across-nodes" not in by_id(M25, "tp8-pp2-ep", RTX, (0, 26, 0), nodes=2)
-    assert by_id(M25, "tp8-pp2-ep", RTX, (0, 26, 0), nodes=2)["multi-node"].severity == "info"
-    assert by_id(M25, "tp16-ep", RTX, (0, 26, 0), nodes=2)["tp-across-nodes"].severity == "warning"
-    assert by_id(M25, "tp8-pp2-ep", RTX, (0, 10, 2), nodes=2)["multi-node-version"].severity == "error"
+    assert "tp-across-nodes" not in by_id(MINIMAX, "tp8-pp2-ep", RTX, (0, 26, 0), nodes=2)
+    assert by_id(MINIMAX, "tp8-pp2-ep", RTX, (0, 26, 0), nodes=2)["multi-node"].severity == "info"
+    assert by_id(MINIMAX, "tp16-ep", RTX, (0, 26, 0), nodes=2)["tp-across-nodes"].severity == "warning"
+    assert by_id(MINIMAX, "tp8-pp2-ep", RTX, (0, 10, 2), nodes=2)["multi-node-version"].severity == "error"
 
 
 @pytest.mark.parametrize(
@@ -270,10 +249,10 @@ def test_a_replica_is_not_cut_in_two():
 
 def test_e10_slices_form_no_engine():
     gpus = Gpus(2, RTX.name, 97887, (12, 0), "pcie", partial=("0",))
-    assert by_id(M25, "tp2", gpus)["gpus-partial"].severity == "error"
-    assert "gpus-partial" not in by_id(M25, "tp1", gpus)
+    assert by_id(MINIMAX, "tp2", gpus)["gpus-partial"].severity == "error"
+    assert "gpus-partial" not in by_id(MINIMAX, "tp1", gpus)
 
 
 def test_an_unknown_quantization_is_told():
-    found = by_id({**M25, "quantization_config": {"quant_method": "new"}}, "tp8", RTX)
+    found = by_id({**MINIMAX, "quantization_config": {"quant_method": "new"}}, "tp8", RTX)
     assert found["quantization-unknown"].severity == "warning"
