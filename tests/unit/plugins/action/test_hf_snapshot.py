@@ -14,6 +14,7 @@ from types import SimpleNamespace
 import pytest
 from ansible.errors import AnsibleConnectionFailure
 from ansible_collections.modelops.vllm.plugins.action import hf_snapshot as plugin
+from ansible_collections.modelops.vllm.plugins.plugin_utils import _job as job
 
 RESULTS = "/root/.ansible_async/j1.2"
 STARTED = {"started": True, "finished": False, "ansible_job_id": "j1.2", "results_file": RESULTS}
@@ -69,7 +70,7 @@ class Node:
 def seen(result: str = RUNNING, progress: t.Any = None, alive: bool = True) -> str:
     """What a look prints."""
     parts = [result, json.dumps(progress) if progress else "", "/proc/9/cmdline\n" if alive else ""]
-    return plugin._MARK.join(parts)
+    return job._MARK.join(parts)
 
 
 END = seen('{"changed": true}', alive=False)
@@ -79,11 +80,11 @@ END = seen('{"changed": true}', alive=False)
 def action(monkeypatch: pytest.MonkeyPatch) -> t.Callable[..., t.Any]:
     """An action for a node; its lines are in ``lines``."""
     clock = Clock()
-    monkeypatch.setattr(plugin, "time", clock)
+    monkeypatch.setattr(job, "time", clock)
 
     def make(node: Node, *, check: bool = False, no_log: bool = False, async_val: int = 0, **args: t.Any) -> t.Any:
         lines: list[str] = []
-        monkeypatch.setattr(plugin.display, "display", lambda text, stderr: lines.append(text))
+        monkeypatch.setattr(job.display, "display", lambda text, stderr: lines.append(text))
         made = plugin.ActionModule.__new__(plugin.ActionModule)
         made._task = SimpleNamespace(
             args={"repo_id": "org/m", "dest": "/srv/my models/m", "progress_interval": 10, **args},
@@ -100,7 +101,7 @@ def action(monkeypatch: pytest.MonkeyPatch) -> t.Callable[..., t.Any]:
         made.lines, made.clock = lines, clock
         return made
 
-    monkeypatch.setattr(plugin.ActionBase, "run", lambda self, tmp, task_vars: {})
+    monkeypatch.setattr(job.ActionBase, "run", lambda self, tmp, task_vars: {})
     return make
 
 
