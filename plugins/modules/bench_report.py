@@ -145,14 +145,14 @@ findings:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.modelops.vllm.plugins.module_utils._bench import entry
+from ansible_collections.modelops.vllm.plugins.module_utils._bench import reporting
 from ansible_collections.modelops.vllm.plugins.module_utils._errors import guarded
 
 
 def main() -> None:
-    module = AnsibleModule(argument_spec=entry.REPORT_SPEC, supports_check_mode=True)
+    module = AnsibleModule(argument_spec=reporting.REPORT_SPEC, supports_check_mode=True)
     with guarded(module):
-        result = entry.reported(module.params, write=not module.check_mode)
+        result = reporting.reported(module.params, write=not module.check_mode)
     module.exit_json(**result)
 
 

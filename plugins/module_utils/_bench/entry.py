@@ -2,23 +2,19 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # PRIVATE: this file is an implementation detail of modelops.vllm and may change without notice.
-"""The modules' argument specifications, and the way from their parameters to their results."""
+"""The argument specification of ``vllm_bench``, and the way from its parameters to its result."""
 
 from __future__ import annotations
 
 import math
-import os
 import typing as t
 
 from .._errors import ModelopsError, NotBuiltError
-from . import api, points, run, storage
+from . import api, points, run
 from .command import Target
-from .export import csv_table
 from .identity import redact
 from .measure import Options
 from .metrics import SLO_NAMES
-from .page import render
-from .report import Report, build, markdown, text_table
 
 BENCH_SPEC: t.Final[dict[str, t.Any]] = {
     "url": {"type": "str", "required": True},
@@ -157,52 +153,4 @@ def measured(options: Options) -> dict[str, t.Any]:
         "vllm_version": outcome.vllm_version,
         "complete": outcome.complete,
         "resumed": outcome.resumed,
-    }
-
-
-REPORT_SPEC: t.Final[dict[str, t.Any]] = {
-    "results": {"type": "path", "required": True},
-    "baseline": {"type": "path"},
-    "formats": {"type": "list", "elements": "str", "choices": ["html", "md", "txt", "csv"], "default": ["html", "md"]},
-    "dest": {"type": "path"},
-}
-
-_RENDERERS: t.Final[dict[str, t.Callable[[Report], str]]] = {
-    "html": render,
-    "md": markdown,
-    "txt": lambda report: f"{text_table(report)}\n",
-    "csv": csv_table,
-}
-
-
-def reported(params: t.Mapping[str, t.Any], *, write: bool) -> dict[str, t.Any]:
-    """Read, judge and render; write the files that differ when ``write`` is true. Raises ModelopsError.
-
-    Returns the module's result, with ``changed`` and Ansible's ``diff``.
-    """
-    points_file = storage.find_points(params["results"])
-    baseline = storage.latest(storage.read_records(params["baseline"])) if params["baseline"] else None
-    report = build(storage.latest(storage.read_records(points_file)), baseline)
-    dest = params["dest"] or os.path.dirname(os.path.abspath(points_file))
-    changed, files, diffs = False, [], []
-    for name in dict.fromkeys(params["formats"]):
-        path = os.path.join(dest, f"report.{name}")
-        before, after = storage.read_text(path), _RENDERERS[name](report)
-        files.append(path)
-        if before != after:
-            changed = True
-            diffs.append({"before_header": path, "after_header": path, "before": before or "", "after": after})
-            if write:
-                storage.write_text(path, after)
-    return {
-        "changed": changed,
-        "verdict": report.comparison.verdict,
-        "headline": report.headline,
-        "files": files,
-        "table": text_table(report),
-        "comparison": [change.as_dict() for change in report.comparison.changes],
-        "reasons": report.comparison.reasons,
-        "differences": report.comparison.subjects,
-        "findings": report.findings,
-        "diff": diffs,
     }
