@@ -12,12 +12,13 @@ import statistics
 import typing as t
 from dataclasses import dataclass, field
 
+from . import origin
 from .guards import has_dummy_weights
 from .points import order
 from .stats import sigma_by_mad
 
 Record = dict[str, t.Any]
-Verdict = t.Literal["recorded", "better", "same", "worse", "not_comparable", "invalid"]
+Verdict = t.Literal["recorded", "better", "same", "worse", "not_comparable", "invalid", "published"]
 
 # Fewer repeats say nothing about noise: of three against three the ranges can at least be disjoint.
 MIN_REPEATS: t.Final = 3
@@ -149,8 +150,17 @@ class Comparison:
 def judge(records: list[Record], baseline: list[Record] | None) -> Comparison:
     """The verdict on a result, alone or against a baseline.
 
-    A result with an invalid point is ``invalid``, whatever the baseline is. Without a baseline it is ``recorded``.
+    A result with an invalid point is ``invalid``, whatever the baseline is. Without a baseline it is ``recorded``, or
+    ``published`` when it was not measured here. Published figures are not comparable, on either side.
     """
+    sides = {"the result": origin.source(records), "the baseline": origin.source(baseline or [])}
+    published = [
+        f"{side} has published figures ({source}): not measured or validated here, they are compared with nothing"
+        for side, source in sides.items()
+        if source
+    ]
+    if published:
+        return Comparison("not_comparable", reasons=published) if baseline is not None else Comparison("published")
     current = group(records)
     broken = [
         f"{r.point['id']}: {', '.join(r.problems) or 'no figures'}" for r in current if len(r.valid) < len(r.records)

@@ -10,7 +10,13 @@ import html
 import string
 import typing as t
 
-from .report import Report, change_rows, rows
+from . import plots
+from .document import Bullets, Charts, Document, Notes, Table
+
+NO_DIAGRAMS: t.Final = (
+    "There are no diagrams: matplotlib is not installed for the Python that wrote this page. The tables have all their "
+    "figures. Install matplotlib there (in AWX: in the execution environment) and write the report again."
+)
 
 _PAGE: t.Final = string.Template("""<!DOCTYPE html>
 <html lang="en">
@@ -21,10 +27,14 @@ _PAGE: t.Final = string.Template("""<!DOCTYPE html>
 <title>$title</title>
 <style>
 :root { --bg: #ffffff; --card: #f4f6f8; --text: #1a2027; --soft: #56616d; --line: #d5dbe1;
-        --good: #146c36; --bad: #b3261e; --warn: #8a5a00; --accent: #1f5fa8; }
+        --good: #146c36; --bad: #b3261e; --warn: #8a5a00; --accent: #1f5fa8;
+        --series-0: #1f5fa8; --series-1: #b4530a; --series-2: #0f766e; --series-3: #7c3aed; --series-4: #be185d;
+        --series-5: #6b5b00; }
 @media (prefers-color-scheme: dark) {
   :root { --bg: #12161b; --card: #1b2128; --text: #e6eaee; --soft: #a3aeb9; --line: #333c46;
-          --good: #67d391; --bad: #ff8a80; --warn: #f2c063; --accent: #82b6f5; }
+          --good: #67d391; --bad: #ff8a80; --warn: #f2c063; --accent: #82b6f5;
+          --series-0: #82b6f5; --series-1: #f5a45b; --series-2: #5fd3b9; --series-3: #b79df8; --series-4: #f58ac0;
+          --series-5: #d8c75a; }
 }
 * { box-sizing: border-box; }
 body { margin: 0 auto; padding: 1.25rem 1rem 3rem; max-width: 72rem; background: var(--bg); color: var(--text);
@@ -49,6 +59,13 @@ td:last-child { white-space: normal; }
 th:first-child, td:first-child, .words td, .words th { text-align: left; }
 .words td { white-space: normal; overflow-wrap: anywhere; }
 .words td:first-child { color: var(--soft); width: 14rem; }
+tr.better td:last-child { color: var(--good); } tr.worse td:last-child { color: var(--bad); font-weight: 600; }
+.charts { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 24rem), 1fr)); gap: 1rem; }
+figure { margin: 0; padding: .75rem; background: var(--card); border-radius: .4rem; min-width: 0; }
+figure h3 { margin: 0 0 .4rem; font-size: 1rem; }
+figure svg { display: block; width: 100%; max-width: 36rem; height: auto; margin: 0 auto; }
+figure svg text { font-family: inherit !important; }
+figcaption { color: var(--soft); font-size: .85rem; margin-top: .4rem; }
 ul { padding-left: 1.2rem; }
 ul.findings { list-style: none; padding: 0; }
 ul.findings li { background: var(--card); border-radius: .4rem; padding: .6rem .8rem; margin: 0 0 .5rem; }
@@ -56,12 +73,12 @@ ul.findings li { background: var(--card); border-radius: .4rem; padding: .6rem .
 .where { color: var(--soft); font-size: .85rem; overflow-wrap: anywhere; }
 @media (max-width: 40rem) {
   body { padding: .9rem .75rem 2rem; }
-  .points table, .points tbody, .points tr, .points td { display: block; width: 100%; }
-  .points thead { display: none; }
-  .points.scroll { border: 0; overflow: visible; }
-  .points tr { border: 1px solid var(--line); border-radius: .4rem; margin-bottom: .75rem; }
-  .points td { display: flex; justify-content: space-between; gap: 1rem; text-align: right; white-space: normal; }
-  .points td::before { content: attr(data-label); color: var(--soft); text-align: left; }
+  .cards table, .cards tbody, .cards tr, .cards td { display: block; width: 100%; }
+  .cards thead { display: none; }
+  .cards.scroll { border: 0; overflow: visible; }
+  .cards tr { border: 1px solid var(--line); border-radius: .4rem; margin-bottom: .75rem; }
+  .cards td { display: flex; justify-content: space-between; gap: 1rem; text-align: right; white-space: normal; }
+  .cards td::before { content: attr(data-label); color: var(--soft); text-align: left; }
   .words td:first-child { width: 40%; }
 }
 @media print { body { max-width: none; } }
@@ -83,53 +100,65 @@ def _e(text: t.Any) -> str:
     return html.escape(str(text), quote=True)
 
 
-def _table(headings: t.Sequence[str], body: t.Iterable[t.Sequence[str]], css: str) -> str:
-    head = "".join(f'<th scope="col">{_e(h)}</th>' for h in headings)
+def _table(table: Table) -> str:
+    head = "".join(f'<th scope="col">{_e(h)}</th>' for h in table.headings)
+    marks = table.marks or [""] * len(table.rows)
     lines = [
-        "<tr>" + "".join(f'<td data-label="{_e(h)}">{_e(c)}</td>' for h, c in zip(headings, row, strict=True)) + "</tr>"
-        for row in body
+        f'<tr class="{_e(mark)}">'
+        + "".join(f'<td data-label="{_e(h)}">{_e(c)}</td>' for h, c in zip(table.headings, row, strict=True))
+        + "</tr>"
+        for mark, row in zip(marks, table.rows, strict=True)
     ]
     return (
-        f'<div class="scroll {css}"><table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n'
+        f'<div class="scroll {table.kind}"><table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n'
         + "\n".join(lines)
         + "\n</tbody>\n</table></div>"
     )
 
 
-def _list(items: t.Iterable[str]) -> str:
-    return "<ul>\n" + "\n".join(f"<li>{_e(item)}</li>" for item in items) + "\n</ul>"
+def _bullets(bullets: Bullets) -> str:
+    return "<ul>\n" + "\n".join(f"<li>{_e(item)}</li>" for item in bullets.items) + "\n</ul>"
 
 
-def _findings(findings: t.Sequence[dict[str, t.Any]]) -> str:
-    if not findings:
+def _notes(notes: Notes) -> str:
+    if not notes.findings:
         return "<p>None.</p>"
     items = [
         f'<li><strong class="{_e(f["severity"])}">{_e(f["severity"])}: {_e(f["id"])}</strong> '
         f'<span class="where">{_e(f["where"])}</span><br>{_e(f["message"])} {_e(f["remedy"])}</li>'
-        for f in findings
+        for f in notes.findings
     ]
     return '<ul class="findings">\n' + "\n".join(items) + "\n</ul>"
 
 
-def render(report: Report) -> str:
-    """The whole page. Everything that comes from a result is escaped."""
-    comparison = report.comparison
-    sections = [("Points", _table(*rows(report), "points"))]
-    if comparison.reasons:
-        sections.append(("Why", _list(comparison.reasons)))
-    if comparison.changes:
-        sections.append(("Against the baseline", _table(*change_rows(comparison), "points")))
-    if comparison.subjects:
-        sections.append(("What differs", _list(comparison.subjects)))
-    sections += [
-        ("Findings", _findings(report.findings)),
-        ("Identity", _table(("what", "value"), report.identity, "words")),
-        ("What is not claimed", _list(report.not_claimed)),
+def _charts(charts: Charts) -> str:
+    if plots.MISSING:
+        return f"<p>{_e(NO_DIAGRAMS)}</p>"
+    drawn = [
+        f'<figure role="group" aria-label="{_e(chart.title)}"><h3>{_e(chart.title)}</h3>\n{plots.draw(chart)}\n'
+        f"<figcaption>{_e(chart.caption)}</figcaption></figure>"
+        for chart in charts.charts
     ]
+    return '<div class="charts">\n' + "\n".join(drawn) + "\n</div>"
+
+
+def _body(body: Charts | Table | Bullets | Notes) -> str:
+    if isinstance(body, Table):
+        return _table(body)
+    if isinstance(body, Bullets):
+        return _bullets(body)
+    return _notes(body) if isinstance(body, Notes) else _charts(body)
+
+
+def render(document: Document) -> str:
+    """The whole page. Everything that comes from a result is escaped."""
     return _PAGE.substitute(
-        title=_e(report.title),
-        verdict=_e(comparison.verdict),
-        headline=_e(report.headline),
-        facts="\n".join(f"<div><dt>{_e(name)}</dt><dd>{_e(value)}</dd></div>" for name, value in report.facts),
-        sections="\n".join(f"<section>\n<h2>{_e(heading)}</h2>\n{body}\n</section>" for heading, body in sections),
+        title=_e(document.title),
+        verdict=_e(document.verdict),
+        headline=_e(document.headline),
+        facts="\n".join(f"<div><dt>{_e(name)}</dt><dd>{_e(value)}</dd></div>" for name, value in document.facts),
+        sections="\n".join(
+            f"<section>\n<h2>{_e(section.title)}</h2>\n{_body(section.body)}\n</section>"
+            for section in document.sections
+        ),
     )

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # PRIVATE: this file is an implementation detail of modelops.vllm and may change without notice.
-"""The report's content, once for all formats, and its plain text and Markdown forms. Pure.
+"""The report on one result: its content, once for all formats, and its form for a terminal. Pure.
 
 Same records, same bytes: no clock, no host name, no random number of the machine that writes the report.
 """
@@ -14,8 +14,11 @@ import time
 import typing as t
 from dataclasses import dataclass
 
+from . import figures, origin
+from .claims import not_claimed
 from .compare import Comparison, PointResult, Record, flatten, group, judge
-from .stats import PERCENTILE_FLOORS
+from .document import Bullets, Charts, Document, Notes, Section, Table, number
+from .figures import Series
 
 # What the verdicts mean to somebody who reads only the first line.
 VERDICTS: t.Final[dict[str, str]] = {
@@ -25,6 +28,7 @@ VERDICTS: t.Final[dict[str, str]] = {
     "worse": "Worse than the baseline.",
     "not_comparable": "Not comparable with the baseline.",
     "invalid": "Invalid: the figures of at least one point may not be used.",
+    "published": "Published figures: nothing here was measured or validated by this tool.",
 }
 
 # The user's part of the identity that belongs into the headline, under the name that readers know.
@@ -37,6 +41,10 @@ _HEADLINE: t.Final[dict[str, str]] = {
     "hardware_profile": "Hardware",
     "hardware": "Hardware",
 }
+
+
+# Clients that are not vLLM's own.
+_CLIENTS: t.Final[dict[str, str]] = {"aiperf": "aiperf", "builtin": "built-in client"}
 
 
 @dataclass(frozen=True)
@@ -70,11 +78,12 @@ COLUMNS: t.Final = (
 
 @dataclass(frozen=True)
 class Report:
-    """Everything that a report says."""
+    """Everything that a report says. ``series`` has the points of the result; ``before`` those of the baseline."""
 
     title: str
     facts: list[tuple[str, str]]
-    results: list[PointResult]
+    series: list[Series]
+    before: list[Series]
     comparison: Comparison
     findings: list[dict[str, t.Any]]
     identity: list[tuple[str, str]]
@@ -85,21 +94,54 @@ class Report:
         """The verdict in one sentence."""
         return VERDICTS[self.comparison.verdict]
 
+    @property
+    def results(self) -> list[PointResult]:
+        """All points of the result."""
+        return [result for one in self.series for result in one.results]
+
 
 def build(records: list[Record], baseline: list[Record] | None = None) -> Report:
     """The content of a report on ``records`` (one run), compared with ``baseline`` when there is one."""
-    first = records[0]
-    identity = first["identity"]
-    results = group(records)
+    series = split(records)
+    published = origin.source(records)
     return Report(
-        title=f"Benchmark of {identity['model']}",
-        facts=_facts(first, records),
-        results=results,
+        title=f"{'Published figures' if published else 'Benchmark'} of {_names(records)}",
+        facts=_published_facts(records, published) if published else _facts(records[0], records),
+        series=series,
+        before=[Series("baseline", group(baseline), muted=True)] if baseline and not origin.source(baseline) else [],
         comparison=judge(records, baseline),
         findings=_findings(records),
-        identity=[(key, _plain(value)) for key, value in flatten(identity).items() if key],
-        not_claimed=_not_claimed(records, results),
+        identity=[(key, _plain(value)) for key, value in flatten(_shared_identity(records)).items() if key],
+        not_claimed=origin.not_claimed(records) if published else not_claimed(records, group(records)),
     )
+
+
+def _names(records: list[Record]) -> str:
+    return ", ".join(dict.fromkeys(str(record["identity"]["model"]) for record in records))
+
+
+def split(records: list[Record]) -> list[Series]:
+    """The points by what was measured, models and layouts; a run of the benchmark has one of each."""
+    parts: dict[tuple[str, str], list[Record]] = {}
+    for record in records:
+        identity = record["identity"]
+        key = (str(identity["model"]), str((identity.get("given") or {}).get("layout") or ""))
+        parts.setdefault(key, []).append(record)
+    several = [len({key[i] for key in parts}) > 1 for i in range(2)]
+    label = {key: " ".join(part for part, named in zip(key, several, strict=True) if named and part) for key in parts}
+    return [Series(label[key] or key[1] or key[0], group(rows)) for key, rows in parts.items()]
+
+
+def _shared_identity(records: list[Record]) -> dict[str, t.Any]:
+    """What all records have in common: all of it for a run, less for figures of several models."""
+    first, *others = [flatten(record["identity"]) for record in records]
+    return {key: value for key, value in first.items() if all(other.get(key, value) == value for other in others)}
+
+
+def _published_facts(records: list[Record], source: str) -> list[tuple[str, str]]:
+    given = records[0]["identity"].get("given") or {}
+    hardware = [("Hardware", str(given["hardware"]))] if given.get("hardware") else []
+    return [("Models", _names(records)), *hardware, ("Source", source)]
 
 
 def _facts(first: Record, records: list[Record]) -> list[tuple[str, str]]:
@@ -110,9 +152,11 @@ def _facts(first: Record, records: list[Record]) -> list[tuple[str, str]]:
             facts.append((heading, _plain(given[key])))
     if identity["gpus"]:
         facts.append(("GPUs of the instance", str(identity["gpus"])))
+    client = identity["client"]
+    name = _CLIENTS.get(client["engine"], f"vllm bench serve, {client['engine']}")
     facts += [
         ("vLLM", str(identity["server"]["vllm_version"] or "unknown")),
-        ("Client", f"vllm bench serve, {identity['client']['engine']}, {identity['client']['vllm_version']}"),
+        ("Client", f"{name}, {client.get('version') or client['vllm_version']}"),
         ("Measured", f"{utc(first['started_unix'])} to {utc(records[-1]['ended_unix'])}"),
         ("Run", str(first["run"])),
     ]
@@ -146,64 +190,6 @@ def _findings(records: list[Record]) -> list[dict[str, t.Any]]:
     return sorted(seen.values(), key=lambda f: order.get(f["severity"], 3))
 
 
-def _not_claimed(records: list[Record], results: list[PointResult]) -> list[str]:
-    """What a reader could take from the table and should not."""
-    claims = [_dataset_claim(str(records[0]["identity"]["load"]["dataset"]))]
-    repeats = min(len(r.records) for r in results)
-    if repeats < 3:
-        claims.append(f"Points were measured {repeats} time(s): there is no statement about noise between repeats.")
-    else:
-        claims.append("Repeats of one session do not show what changes between starts of the server.")
-    requests = max((r["metrics"] or {}).get("requests", 0) for r in records)
-    hidden = [f"p{p}" for p, floor in PERCENTILE_FLOORS.items() if requests < floor]
-    if hidden:
-        claims.append(
-            f"{', '.join(hidden)} are not given: no point has enough requests for them (p90 from 64, p95 from 130, "
-            "p99 from 662); the maximum is."
-        )
-    if records[0]["identity"]["client"]["place"] == "loopback":
-        claims.append(
-            "The client ran on the server's host: there is no network in the latencies, and it took CPU time there."
-        )
-    claims += _energy_claims(records)
-    if not any(r.get("cost") for r in records):
-        claims.append("Cost was not computed: no price was given.")
-    return claims
-
-
-def _dataset_claim(dataset: str) -> str:
-    if dataset == "random tokens":
-        return (
-            "The prompts are random tokens and every output has the asked length: this is speed under load. It says "
-            "nothing about the quality of answers, real text, speculative decoding or tool calls."
-        )
-    return (
-        f"The prompts are {dataset}, and every output has the asked length: this is speed under load. It says nothing "
-        "about the quality of answers or tool calls."
-    )
-
-
-def _energy_claims(records: list[Record]) -> list[str]:
-    """What the energy figures leave out, or why there are none."""
-    tried = [r["energy"] for r in records if r.get("energy")]
-    reasons = sorted({energy["reason"] for energy in tried if not energy["valid"]})
-    if not tried:
-        return ["Energy was not measured."]
-    claims = []
-    if any(energy["valid"] for energy in tried):
-        claims.append("Energy is that of the instance's GPU boards; host, fans and power supplies are not in it.")
-    if reasons:
-        claims.append(f"Energy was not measured: {'; '.join(reasons)}.")
-    return claims
-
-
-def number(value: float | None) -> str:
-    """A figure for people: no more digits than it deserves; a dash for none."""
-    if value is None:
-        return "-"
-    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:,.1f}" if abs(value) >= 10 else f"{value:,.2f}"
-
-
 def tail(result: PointResult, metric: str) -> tuple[str, float | None]:
     """The highest percentile that the sample allows, or the maximum: its name and value."""
     for name in ("p99", "p95", "p90", "max"):
@@ -214,40 +200,54 @@ def tail(result: PointResult, metric: str) -> tuple[str, float | None]:
 
 
 def state(result: PointResult) -> str:
-    """How many repeats are valid, and why the others are not."""
+    """How many repeats are valid, and why the others are not; nobody has validated what was published."""
+    if origin.source(result.records):
+        return "not measured"
     count = f"{len(result.valid)}/{len(result.records)} valid"
     return f"{count}: {', '.join(result.problems)}" if result.problems else count
 
 
-def rows(report: Report) -> tuple[list[str], list[list[str]]]:
-    """Headings and cells of the table. Columns without a single figure are left out."""
-    columns = _columns(report, short=False)
-    headings = ["concurrency", "in/out tokens", "prompts", *(c.heading for c in columns), "TTFT tail (ms)", "repeats"]
+def rows(series: t.Sequence[Series]) -> Table:
+    """The points as a table. Columns without a single figure are left out, and so is the name of a single series."""
+    columns = _columns(series, short=False)
+    tails = {id(result): tail(result, "ttft_ms") for one in series for result in one.results}
+    tailed = any(value is not None for _name, value in tails.values())
+    headings = ["what", "concurrency", "in/out tokens", "prompts", *(column.heading for column in columns)]
+    headings += [*(["TTFT tail (ms)"] if tailed else []), "repeats"]
     body = []
-    for result in report.results:
-        name, value = tail(result, "ttft_ms")
-        body.append([*_cells(result, columns), f"{name} {number(value)}" if value is not None else "-", state(result)])
-    return headings, body
+    for one in series:
+        for result in one.results:
+            name, value = tails[id(result)]
+            shown = f"{name} {number(value)}" if value is not None else "-"
+            body.append([one.label, *_cells(result, columns), *([shown] if tailed else []), state(result)])
+    drop = 0 if len(series) > 1 else 1
+    return Table(headings[drop:], [cells[drop:] for cells in body])
 
 
-def _columns(report: Report, *, short: bool) -> list[Column]:
+def _columns(series: t.Iterable[Series], *, short: bool) -> list[Column]:
     shown = [column for column in COLUMNS if column.short or not short]
-    return [column for column in shown if any(column.median(r) is not None for r in report.results)]
+    results = [result for one in series for result in one.results]
+    return [column for column in shown if any(column.median(r) is not None for r in results)]
 
 
 def _cells(result: PointResult, columns: t.Iterable[Column]) -> list[str]:
     point = result.point
     rate = point.get("rate")
-    load = f"{rate:g}/s" if rate else str(point["concurrency"])
-    lengths = f"{point['input_len'] or 'file'}/{point['output_len']}"
-    return [load, lengths, str(point["num_prompts"]), *(number(column.median(result)) for column in columns)]
+    load = f"{rate:g}/s" if rate else str(point["concurrency"] or "-")
+    lengths = f"{point['input_len'] or 'file'}/{point['output_len']}" if point["output_len"] else "-"
+    return [load, lengths, str(point["num_prompts"] or "-"), *(number(column.median(result)) for column in columns)]
 
 
 def text_table(report: Report) -> str:
     """The summary for a terminal: facts, table and verdict. It fits into 80 columns, where callbacks wrap."""
-    columns = _columns(report, short=True)
-    table = [["C", "in/out", "n", *(column.short for column in columns), "valid"]]
-    table += [[*_cells(r, columns), f"{len(r.valid)}/{len(r.records)}"] for r in report.results]
+    columns = _columns(report.series, short=True)
+    table = [["what", "C", "in/out", "n", *(column.short for column in columns), "valid"]]
+    table += [
+        [one.label, *_cells(result, columns), state(result).split(":")[0].removesuffix(" valid")]
+        for one in report.series
+        for result in one.results
+    ]
+    table = table if len(report.series) > 1 else [cells for _label, *cells in table]
     widths = [max(len(row[i]) for row in table) for i in range(len(table[0]))]
     # The first column is not indented: YAML callbacks would quote such lines.
     lines = ["  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in table]
@@ -257,49 +257,32 @@ def text_table(report: Report) -> str:
     return "\n".join(["; ".join([report.title, *facts]), *lines, report.headline, *notes])
 
 
-def escape_markdown(text: str) -> str:
-    """Text that Markdown shows as it is, in one line, also inside a table."""
-    flat = " ".join(text.split())
-    for character in "\\`*_{}[]<>|#~!":
-        flat = flat.replace(character, f"\\{character}")
-    return flat
-
-
-def markdown_table(headings: t.Sequence[str], body: t.Iterable[t.Sequence[str]]) -> list[str]:
-    """Lines of a table; every cell is escaped."""
-    table = [list(headings), ["---"] * len(headings)]
-    lines = [table[0], *([*map(str, row)] for row in body)]
-    escaped = ["| " + " | ".join(escape_markdown(cell) for cell in line) + " |" for line in lines]
-    return [escaped[0], "|" + "|".join(table[1]) + "|", *escaped[1:]]
-
-
-def markdown(report: Report) -> str:
-    """The report for a ticket."""
+def document(report: Report) -> Document:
+    """The report in the order in which it is read: the verdict, the diagrams, the figures, and what they rest on."""
     comparison = report.comparison
-    lines = [f"# {escape_markdown(report.title)}", "", f"**{report.headline}**", ""]
-    lines += [f"- {name}: {escape_markdown(value)}" for name, value in report.facts]
-    lines += ["", "## Points", "", *markdown_table(*rows(report))]
-    if comparison.reasons:
-        lines += ["", "## Why", "", *(f"- {escape_markdown(reason)}" for reason in comparison.reasons)]
-    if comparison.changes:
-        lines += ["", "## Against the baseline", "", *markdown_table(*change_rows(comparison))]
-    if comparison.subjects:
-        lines += ["", "What differs:", "", *(f"- {escape_markdown(text)}" for text in comparison.subjects)]
-    lines += ["", "## Findings", ""]
-    lines += [
-        f"- **{f['severity']}** {escape_markdown(f['id'])} ({escape_markdown(f['where'])}): "
-        f"{escape_markdown(f['message'])} {escape_markdown(f['remedy'])}".rstrip()
-        for f in report.findings
-    ] or ["None."]
-    lines += ["", "## Identity", "", *markdown_table(("what", "value"), report.identity)]
-    lines += ["", "## What is not claimed", "", *(f"- {escape_markdown(text)}" for text in report.not_claimed), ""]
-    return "\n".join(lines)
+    pictures = [
+        figures.changes(comparison),
+        figures.highest(report.series),
+        *figures.charts([*report.series, *report.before]),
+    ]
+    shown = [chart for chart in pictures if chart is not None]
+    sections = [
+        *([Section("Diagrams", Charts(shown))] if shown else []),
+        Section("Points", rows(report.series)),
+        *([Section("Why", Bullets(comparison.reasons))] if comparison.reasons else []),
+        *([Section("Against the baseline", change_rows(comparison))] if comparison.changes else []),
+        *([Section("What differs", Bullets(comparison.subjects))] if comparison.subjects else []),
+        Section("Findings", Notes(report.findings)),
+        Section("Identity", Table(["what", "value"], [list(pair) for pair in report.identity], kind="words")),
+        Section("What is not claimed", Bullets(report.not_claimed)),
+    ]
+    return Document(report.title, comparison.verdict, report.headline, report.facts, sections)
 
 
-def change_rows(comparison: Comparison) -> tuple[list[str], list[list[str]]]:
-    """Headings and cells of the comparison."""
+def change_rows(comparison: Comparison) -> Table:
+    """The comparison as a table."""
     headings = ["point", "figure", "baseline", "result", "change", "noise band", "verdict"]
-    return headings, [
+    body = [
         [
             c.point,
             c.figure,
@@ -311,3 +294,4 @@ def change_rows(comparison: Comparison) -> tuple[list[str], list[list[str]]]:
         ]
         for c in comparison.changes
     ]
+    return Table(headings, body, marks=[c.verdict for c in comparison.changes], kind="wide")

@@ -12,10 +12,9 @@ from __future__ import annotations
 import os
 import typing as t
 
-from . import storage
+from . import markdown, page, storage
 from .export import csv_table
-from .page import render
-from .report import Report, build, markdown, text_table
+from .report import Report, build, document, text_table
 
 REPORT_SPEC: t.Final[dict[str, t.Any]] = {
     "results": {"type": "path", "required": True},
@@ -25,8 +24,8 @@ REPORT_SPEC: t.Final[dict[str, t.Any]] = {
 }
 
 _RENDERERS: t.Final[dict[str, t.Callable[[Report], str]]] = {
-    "html": render,
-    "md": markdown,
+    "html": lambda report: page.render(document(report)),
+    "md": lambda report: markdown.render(document(report)),
     "txt": lambda report: f"{text_table(report)}\n",
     "csv": csv_table,
 }

@@ -10,11 +10,26 @@ import re
 import typing as t
 
 import pytest
-from ansible_collections.modelops.vllm.plugins.module_utils._bench import page, report
+from ansible_collections.modelops.vllm.plugins.module_utils._bench import markdown, page, report
 
 from tests.support.bench_records import failed, record, repeats
 
+Records = list[dict[str, t.Any]]
+
 HOSTILE = '<script>alert("x")</script> | `a` *b* [c](d)\n# e'
+
+
+def in_markdown(records: Records, baseline: Records | None = None) -> str:
+    return markdown.render(report.document(report.build(records, baseline)))
+
+
+def in_html(records: Records, baseline: Records | None = None) -> str:
+    return page.render(report.document(report.build(records, baseline)))
+
+
+def table(records: Records) -> tuple[list[str], list[list[str]]]:
+    made = report.rows(report.build(records).series)
+    return made.headings, made.rows
 
 
 def hostile_records() -> list[dict[str, t.Any]]:
@@ -83,11 +98,11 @@ def test_an_invalid_point_shows_its_reason_and_no_figures() -> None:
 
 
 def test_the_highest_honest_percentile_is_named() -> None:
-    headings, body = report.rows(report.build([record(8)]))
+    headings, body = table([record(8)])
     assert body[0][headings.index("TTFT tail (ms)")] == "p90 100"
     short = record(1)
     short["metrics"]["ttft_ms"]["p90"] = None
-    headings, body = report.rows(report.build([short]))
+    headings, body = table([short])
     assert body[0][headings.index("TTFT tail (ms)")] == "max 150"
 
 
@@ -100,7 +115,7 @@ def test_figures_have_the_digits_that_they_deserve(value: float | None, shown: s
 
 
 def test_markdown_has_every_part_and_escapes_everything() -> None:
-    text = report.markdown(report.build(hostile_records()))
+    text = in_markdown(hostile_records())
     for part in ("## Points", "## Why", "## Findings", "## Identity", "## What is not claimed"):
         assert part in text
     assert "<script>" not in text
@@ -114,12 +129,13 @@ def test_markdown_has_every_part_and_escapes_everything() -> None:
 
 
 def test_html_is_well_formed_self_contained_and_escaped() -> None:
-    text = page.render(report.build(hostile_records()))
+    text = in_html(hostile_records())
     parsed = Page()
     parsed.feed(text)
     assert parsed.open == []
-    assert not {"script", "link", "img", "iframe"} & set(parsed.tags)
-    assert not re.search(r"(?:src|href)=|url\(|@import", text)
+    assert not {"script", "link", "img", "image", "iframe", "foreignobject"} & set(parsed.tags)
+    # A drawing refers to its own parts; nothing refers to another file.
+    assert not re.search(r"src=|href=\"(?!#)|url\((?!#)|@import", text)
     assert "prefers-color-scheme: dark" in text
     assert 'name="viewport"' in text
     assert "1,000" in parsed.cells
@@ -130,9 +146,9 @@ def test_a_comparison_shows_its_band_and_what_differs() -> None:
     after = repeats([1190.0, 1200.0, 1210.0])
     for item in after:
         item["identity"]["given"]["layout"] = "tp4-r2"
-    built = report.build(after, repeats([990.0, 1000.0, 1010.0]))
-    assert built.comparison.verdict == "better"
-    for text in (report.markdown(built), page.render(built)):
+    before = repeats([990.0, 1000.0, 1010.0])
+    assert report.build(after, before).comparison.verdict == "better"
+    for text in (in_markdown(after, before), in_html(after, before)):
         assert "Better than the baseline." in text
         assert "+20.0%" in text
         assert "in the baseline" in text
@@ -140,8 +156,8 @@ def test_a_comparison_shows_its_band_and_what_differs() -> None:
 
 def test_the_same_records_give_the_same_bytes() -> None:
     records = [record(1), record(8)]
-    assert page.render(report.build(records)) == page.render(report.build(records))
-    assert report.markdown(report.build(records)) == report.markdown(report.build(records))
+    assert in_html(records) == in_html(records)
+    assert in_markdown(records) == in_markdown(records)
 
 
 def test_what_is_not_claimed_follows_from_the_records() -> None:
@@ -172,13 +188,13 @@ def test_energy_cost_and_goodput_have_columns_when_they_are_there() -> None:
     one["metrics"]["goodput"] = {"requests_per_s": 3.1}
     one["energy"] = {"valid": True, "reason": "", "joules_per_output_token": 2.59, "output_tokens_per_s_per_w": 0.386}
     one["cost"] = {"per_million_output_tokens": 2.69, "gpu_hour_price": 1.5, "currency": "EUR"}
-    text = report.markdown(report.build([one]))
+    text = in_markdown([one])
     assert "energy (J/output token) | efficiency (tok/s/W) | cost (per million output tokens)" in text
     assert "| 3.10 | 2.59 | 0.39 | 2.69 |" in text
     assert "- Price of a GPU and hour: 1.5 EUR" in text
     assert "Energy is that of the instance's GPU boards" in text
     assert "Cost was not computed" not in text
-    plain = report.markdown(report.build([record(8)]))
+    plain = in_markdown([record(8)])
     assert "energy (J/output token)" not in plain
     assert "Energy was not measured." in plain
     assert "Cost was not computed: no price was given." in plain
@@ -186,7 +202,7 @@ def test_energy_cost_and_goodput_have_columns_when_they_are_there() -> None:
 
 def test_the_reason_for_no_energy_is_told() -> None:
     energy = {"valid": False, "reason": "the server is not on the client's host"}
-    text = report.markdown(report.build([record(8, energy=energy)]))
+    text = in_markdown([record(8, energy=energy)])
     assert "Energy was not measured: the server is not on the client's host." in text
 
 
@@ -194,6 +210,6 @@ def test_a_rate_and_prompts_of_a_file_are_shown_as_such() -> None:
     point = {"id": "q4-o128-n240", "concurrency": None, "rate": 4.0, "input_len": None, "output_len": 128}
     records = [record(8, point={**point, "num_prompts": 240})]
     records[0]["identity"]["load"]["dataset"] = "file sha256:0123456789abcdef"
-    text = report.markdown(report.build(records))
+    text = in_markdown(records)
     assert "| 4/s | file/128 | 240 |" in text
     assert "The prompts are file sha256:0123456789abcdef, and every output has the asked length" in text
