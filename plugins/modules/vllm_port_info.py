@@ -35,6 +35,12 @@ options:
       - The unit that may hold the port already, since it will be restarted.
     type: str
     default: ""
+  state_dir:
+    description:
+      - The state directory of the node. The units of all instances below it may hold the port, since
+        M(modelops.vllm.vllm_switch) says which of them go.
+    type: path
+    version_added: 1.1.0
 """
 
 EXAMPLES = r"""
@@ -88,6 +94,7 @@ def main() -> None:
             "host": {"type": "str", "default": "127.0.0.1"},
             "port": {"type": "int", "required": True},
             "unit": {"type": "str", "default": ""},
+            "state_dir": {"type": "path"},
         },
         supports_check_mode=True,
     )

@@ -111,9 +111,9 @@ def bind_error(host: str, port: int) -> int:
     return 0
 
 
-def judge(host: str, port: int, unit: str, bind_errno: int, holders: t.Sequence[Owner]) -> list[Finding]:
-    """May ``unit`` serve on this address? Its own listener, which it will replace, is no obstacle."""
-    own = [holder for holder in holders if unit and holder.unit == unit]
+def judge(host: str, port: int, ours: t.Collection[str], bind_errno: int, holders: t.Sequence[Owner]) -> list[Finding]:
+    """May an instance serve on this address? A listener of the units ``ours``, which will stop, is no obstacle."""
+    own = [holder for holder in holders if holder.unit in ours]
     foreign = [holder for holder in holders if holder not in own]
     if bind_errno == 0 or (bind_errno == errno.EADDRINUSE and own and not foreign):
         return []

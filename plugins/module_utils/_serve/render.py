@@ -20,6 +20,7 @@ from .args import Flags, Value
 HEADER: t.Final = "# Written by the role modelops.vllm.serve: changes made here are lost.\n"
 
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_ENV_LINE = re.compile(r'([A-Za-z_][A-Za-z0-9_]*)="(.*)"')
 _UNIT_KEY = re.compile(r"[A-Z][A-Za-z0-9]*")
 _PLAIN_WORD = re.compile(r"[A-Za-z0-9_./:=@,+-]+")
 _CONTROL = re.compile("[\x00-\x1f\x7f]")
@@ -60,6 +61,12 @@ def env_file(env: t.Mapping[str, t.Any]) -> str:
         escaped = re.sub(r'(["\\`$])', r"\\\1", value)
         lines.append(f'{name}="{escaped}"\n')
     return HEADER + "".join(lines)
+
+
+def read_env_file(text: str) -> dict[str, str]:
+    """The variables of a file that :func:`env_file` has written."""
+    rows = (_ENV_LINE.fullmatch(line) for line in text.splitlines())
+    return {row[1]: re.sub(r'\\(["\\`$])', r"\1", row[2]) for row in rows if row}
 
 
 def _env_value(name: str, value: t.Any) -> str:

@@ -80,7 +80,7 @@ def test_where_processes_cannot_be_seen_ss_names_the_service(tmp_path: Path) -> 
 
 
 def test_an_address_of_another_host_is_said() -> None:
-    (finding,) = ports.judge("192.0.2.1", 8000, UNIT, ports.bind_error("192.0.2.1", 8000), [])
+    (finding,) = ports.judge("192.0.2.1", 8000, {UNIT}, ports.bind_error("192.0.2.1", 8000), [])
     assert finding.id == "address-unusable"
 
 
@@ -97,13 +97,13 @@ def test_an_address_of_another_host_is_said() -> None:
     ],
 )
 def test_the_verdict(bind_errno: int, holders: list[Owner], expected: list[str]) -> None:
-    assert [f.id for f in ports.judge("127.0.0.1", 8000, UNIT, bind_errno, holders)] == expected
+    assert [f.id for f in ports.judge("127.0.0.1", 8000, {UNIT}, bind_errno, holders)] == expected
 
 
 def test_the_owner_is_named() -> None:
-    (finding,) = ports.judge("127.0.0.1", 8000, UNIT, errno.EADDRINUSE, [NGINX])
+    (finding,) = ports.judge("127.0.0.1", 8000, {UNIT}, errno.EADDRINUSE, [NGINX])
     assert "nginx (pid 812, nginx.service)" in finding.message
 
 
 def test_without_a_unit_nobody_is_ours() -> None:
-    assert [f.id for f in ports.judge("127.0.0.1", 8000, "", errno.EADDRINUSE, [Owner(9, "sh", "")])] == ["port-taken"]
+    assert [f.id for f in ports.judge("127.0.0.1", 8000, (), errno.EADDRINUSE, [Owner(9, "sh", "")])] == ["port-taken"]

@@ -1,0 +1,153 @@
+# Copyright: (c) 2026, The modelops.vllm contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE: this file is an implementation detail of modelops.vllm and may change without notice.
+"""Whose GPUs are they, and are they free? Asked before anything is stopped, and again before anything is started."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass
+
+from .._findings import Finding, error, warning
+from .._gpu.host import Output, Runner, read_text
+from .._gpu.owners import merge
+from .._gpu.parse import MINIMAL_QUERY, parse_gpus, parse_processes, share_host_memory
+from .release import Release
+
+# What vLLM takes of a GPU when nobody says how much. Source: the default of --gpu-memory-utilization since 0.20.
+DEFAULT_FRACTION: t.Final = 0.92
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """One GPU that a release wants: MiB, and the processes on it as :func:`_gpu.owners.merge` gives them."""
+
+    index: str
+    total: int
+    free: int
+    need: int
+    processes: tuple[t.Mapping[str, t.Any], ...]
+
+
+class Gpus:
+    """The GPUs of this node. ``ask`` makes a runner of nvidia-smi with a time limit of its own."""
+
+    def __init__(self, ask: t.Callable[[], Runner], proc: str = "/proc") -> None:
+        self._ask, self._proc = ask, proc
+
+    def judge(self, releases: t.Sequence[Release], ours: t.Collection[str]) -> list[Finding]:
+        """Will they hold the releases when the units ``ours`` are gone? An error for each reason why not."""
+        wanted = _wanted(releases)
+        if not wanted:
+            return []
+        seen, problem = self._look(wanted)
+        if problem:
+            return [error("gpu-unreadable", problem, "Nothing was stopped. Run the role modelops.vllm.preflight.")]
+        findings = [
+            error(
+                "gpu-missing",
+                f"The release wants GPU {index}, and nvidia-smi shows {', '.join(sorted(seen)) or 'none'}.",
+                "Choose a layout with fewer GPUs, or set serve_devices to GPUs that are there.",
+                index=index,
+            )
+            for index in sorted(wanted.keys() - seen.keys())
+        ]
+        for gpu in seen.values():
+            foreign = [p for p in gpu.processes if p["unit"] not in ours]
+            if not foreign:
+                continue
+            own = sum(p["used_memory_mib"] or 0 for p in gpu.processes if p["unit"] in ours)
+            left = gpu.free + own
+            who = "; ".join(map(describe, foreign))
+            numbers = {"index": gpu.index, "free_mib": left, "need_mib": gpu.need, "pids": [p["pid"] for p in foreign]}
+            if left < gpu.need:
+                findings.append(
+                    error(
+                        "gpu-taken",
+                        f"GPU {gpu.index} will have {left} MiB free of {gpu.need} MiB needed. It is used by {who}.",
+                        "Stop it yourself if it may go: this role stops its own units only. Or set serve_devices to"
+                        " other GPUs, or lower serve_gpu_memory_utilization.",
+                        **numbers,
+                    )
+                )
+            else:
+                findings.append(
+                    warning(
+                        "gpu-shared",
+                        f"GPU {gpu.index} is also used by {who}.",
+                        "It fits beside it; what it takes later is missing for the model.",
+                        **numbers,
+                    )
+                )
+        return findings
+
+    def holders(self, releases: t.Sequence[Release], ours: t.Collection[str], *, room: bool) -> list[str]:
+        """What keeps the GPUs from holding the releases now, a line for each GPU; empty when nothing does.
+
+        Without ``room`` it is enough that no process of ``ours`` is left on them.
+
+        The driver frees memory some time after a process is gone, and a worker that was orphaned keeps it for ever
+        (vllm#55510), so a port that is free says nothing.
+        """
+        wanted = _wanted(releases)
+        if not wanted:
+            return []
+        seen, problem = self._look(wanted)
+        if problem:
+            return [problem]
+        lines = []
+        for gpu in seen.values():
+            left = [p for p in gpu.processes if p["unit"] in ours]
+            if left or (room and gpu.free < gpu.need):
+                who = "; ".join(map(describe, gpu.processes)) or "no process that nvidia-smi shows"
+                lines.append(f"GPU {gpu.index}: {gpu.free} MiB free of {gpu.need} MiB needed, used by {who}")
+        return lines
+
+    def _look(self, wanted: t.Mapping[str, float]) -> tuple[dict[str, Gpu], str]:
+        """({index: GPU} of those that are wanted, what keeps nvidia-smi from answering)"""
+        run = self._ask()
+        output = run([f"--query-gpu={','.join(MINIMAL_QUERY)}", "--format=csv"])
+        gpus = parse_gpus(output.stdout)
+        if not gpus or output.timed_out:
+            return {}, f"nvidia-smi does not show the GPUs: {_why(output)}."
+        share_host_memory(gpus, read_text("/proc/meminfo"))
+        apps = run(["--query-compute-apps=pid,gpu_uuid,used_gpu_memory", "--format=csv"])
+        if apps.rc != 0:
+            return {}, f"nvidia-smi does not show who uses the GPUs: {_why(apps)}."
+        processes = merge(parse_processes(apps.stdout), [], gpus, self._proc)
+        seen = {}
+        for gpu in gpus:
+            index = str(gpu["index"])
+            if index in wanted:
+                total, free = gpu["memory_mib"] or 0, gpu["memory_free_mib"] or 0
+                held = tuple(p for p in processes if p["gpu_uuid"] == gpu["uuid"])
+                seen[index] = Gpu(index, total, free, int(total * wanted[index]), held)
+        return seen, ""
+
+
+def _wanted(releases: t.Sequence[Release]) -> dict[str, float]:
+    """{index: the largest part of its memory that a release wants}"""
+    wanted: dict[str, float] = {}
+    for release in releases:
+        fraction = float(release.record.get("vram_fraction") or DEFAULT_FRACTION)
+        for index in release.devices:
+            wanted[index] = max(wanted.get(index, 0.0), fraction)
+    return wanted
+
+
+def describe(process: t.Mapping[str, t.Any]) -> str:
+    """A process for a message: never its command line, which may hold a secret."""
+    parts = [f"pid {process['pid']}"]
+    parts += [f"user {process['owner']}"] if process["owner"] else []
+    parts += [str(process["unit"])] if process["unit"] else []
+    memory = f", {process['used_memory_mib']} MiB" if process["used_memory_mib"] is not None else ""
+    return f"{process['name'] or 'a process'} ({', '.join(parts)}{memory})"
+
+
+def _why(output: Output) -> str:
+    if output.missing:
+        return "it was not found"
+    if output.timed_out:
+        return "it did not answer in time"
+    return " ".join(output.text.split())[:300] or f"exit status {output.rc}"

@@ -1,0 +1,149 @@
+# Copyright: (c) 2026, The modelops.vllm contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE: this file is an implementation detail of modelops.vllm and may change without notice.
+"""The hands of a switch on a node: units, ports, GPUs, and the question whether an instance answers."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+import typing as t
+
+from .._findings import Finding
+from .._gpu.host import runner
+from . import gpus, ports
+from .question import Question
+from .ready import Outcome, Waiter
+from .release import Release
+from .systemd import Unit, UnitState
+
+Tell: t.TypeAlias = t.Callable[[str], None]
+_RUNNING: t.Final = ("active", "activating", "reloading", "deactivating")
+# systemctl answers at once with --no-block; this bounds a manager that hangs.
+_COMMAND_SECONDS: t.Final = 120
+_NVIDIA_SMI_SECONDS: t.Final = 30.0
+_POLL: t.Final = 2
+
+
+def run(argv: t.Sequence[str]) -> tuple[int, str, str]:
+    """Run a program: status, stdout, stderr; 127 when it is missing, 124 when it does not end."""
+    env = {**os.environ, "LC_ALL": "C.UTF-8"}
+    try:
+        done = subprocess.run(argv, capture_output=True, check=False, env=env, timeout=_COMMAND_SECONDS)
+    except FileNotFoundError:
+        return 127, "", f"{argv[0]}: not found"
+    except subprocess.TimeoutExpired:
+        return 124, "", f"{argv[0]} did not end within {_COMMAND_SECONDS} s"
+    return done.returncode, done.stdout.decode("utf-8", "replace"), done.stderr.decode("utf-8", "replace")
+
+
+class Node:
+    """The node that this process runs on. ``nvidia_smi`` empty: a node without GPUs."""
+
+    def __init__(self, nvidia_smi: str, command: t.Callable[[t.Sequence[str]], tuple[int, str, str]] = run) -> None:
+        self._command = command
+        self._gpus = gpus.Gpus(lambda: runner(nvidia_smi, _NVIDIA_SMI_SECONDS)) if nvidia_smi else None
+
+    # Time
+
+    def now(self) -> float:
+        """Monotonic seconds."""
+        return time.monotonic()
+
+    def sleep(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+    def date(self) -> str:
+        """UTC, ISO 8601."""
+        return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+
+    # Units
+
+    def state(self, unit: str) -> UnitState:
+        """Raises ModelopsError when systemd cannot be asked."""
+        return Unit(unit, self._command).state()
+
+    def runs(self, unit: str) -> bool:
+        """Whether the unit has processes, or will have them again by itself."""
+        return self.state(unit).active in _RUNNING
+
+    def enabled(self, unit: str) -> bool:
+        """Whether it starts at boot; a unit that a generator made does."""
+        return self._command(["systemctl", "is-enabled", "--", unit])[1].strip() in ("enabled", "generated")
+
+    def enable(self, unit: str) -> None:
+        self._command(["systemctl", "enable", "--", unit])
+
+    def disable(self, unit: str) -> None:
+        self._command(["systemctl", "disable", "--", unit])
+
+    def reload(self) -> None:
+        """Have systemd read the unit files again."""
+        self._command(["systemctl", "daemon-reload"])
+
+    def start(self, unit: str) -> str:
+        """Start it, whatever failures lie behind it; an empty string or what systemctl said against it."""
+        self._command(["systemctl", "reset-failed", "--", unit])
+        rc, _out, err = self._command(["systemctl", "start", "--", unit])
+        return "" if rc == 0 else err.strip() or f"systemctl start ended with status {rc}"
+
+    def ask_to_stop(self, unit: str) -> None:
+        """Begin to stop it: no start by itself from here on."""
+        self._command(["systemctl", "stop", "--no-block", "--", unit])
+
+    def signal(self, unit: str, name: str) -> None:
+        """Send a signal to all processes of the unit."""
+        self._command(["systemctl", "kill", f"--signal={name}", "--", unit])
+
+    # The port
+
+    def port_findings(self, release: Release, ours: t.Collection[str]) -> list[Finding]:
+        """May the release listen where it wants to? ``ours`` are the units that will be stopped before."""
+        host, port = str(release.record.get("host") or "127.0.0.1"), release.record.get("port")
+        if not port:
+            return []
+        holders = ports.owners(int(port), lambda: self._command([*_SS, f":{port}"])[1])
+        bind_errno = ports.bind_error(host, int(port))
+        if bind_errno and not holders:
+            # An instance that still loads has bound its port and does not listen yet.
+            holders = [ports.Owner(0, "vllm", unit) for unit in ours if self.runs(unit)]
+        return ports.judge(host, int(port), ours, bind_errno, holders)
+
+    # GPUs
+
+    def gpu_findings(self, releases: t.Sequence[Release], ours: t.Collection[str]) -> list[Finding]:
+        """Will the GPUs hold the releases once the units ``ours`` are stopped?"""
+        return self._gpus.judge(releases, ours) if self._gpus else []
+
+    def gpu_holders(self, releases: t.Sequence[Release], ours: t.Collection[str], *, room: bool) -> list[str]:
+        """What still keeps the GPUs from holding the releases, a line each: empty when they are free."""
+        return self._gpus.holders(releases, ours, room=room) if self._gpus else []
+
+    # Readiness
+
+    def answers(self, release: Release) -> bool:
+        """Whether it is healthy right now: an instance that loads swallows the signal to stop."""
+        return self._question(release).ask(5.0).stage not in ("connect", "health")
+
+    def prove(self, release: Release, timeout: float, cancelled: t.Callable[[], bool], tell: Tell) -> Outcome:
+        """Wait until the release answers, or it is plain that it never will."""
+        question = self._question(release)
+
+        def ask(left: float) -> t.Any:
+            if cancelled():
+                raise CancelledError
+            return question.ask(left)
+
+        return Waiter(ask, Unit(release.unit, self._command), timeout, _POLL, tell=tell).wait()
+
+    def _question(self, release: Release) -> Question:
+        return Question.from_dict(release.question, release.api_key())
+
+
+class CancelledError(Exception):
+    """Another instance of the same switch has failed: this one need not be waited for."""
+
+
+_SS: t.Final = ["ss", "-ltnH", "--cgroup", "sport", "="]

@@ -1,0 +1,360 @@
+# Copyright: (c) 2026, The modelops.vllm contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE: this file is an implementation detail of modelops.vllm and may change without notice.
+"""Releases on disk: what an instance was, is and can go back to.
+
+Below the state directory::
+
+    instances/<instance>/releases/<id>/    the files of a release and release.json
+    instances/<instance>/current           link to the release that was activated last
+    instances/<instance>/last_good         link to the release that proved last that it answers
+
+A release is never changed after it was staged; its id ends with the digest of its content, so that staging the same
+content again finds it. Nothing here touches a running instance.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import re
+import shutil
+import tempfile
+import typing as t
+from dataclasses import dataclass
+
+from .._errors import ModelopsError
+from . import render
+
+RECORD: t.Final = "release.json"
+PROOF: t.Final = "proven.json"
+SCHEMA: t.Final = 1
+Link: t.TypeAlias = t.Literal["current", "last_good"]
+_INSTANCE = re.compile(r"[a-z0-9][a-z0-9_-]{0,59}")
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_SECRETS: t.Final = "secrets.env"
+# modelops.vllm 1.0.0 kept one copy of the last good files under these names, in a folder called last_good.
+_OLD_FILES: t.Final = ("args.yaml", _SECRETS, "unit.service")
+_DIGITS: t.Final = 8
+
+
+class File(t.TypedDict):
+    """One file of a release: its name there, where activation puts it, and its mode ("0600")."""
+
+    name: str
+    dest: str
+    mode: str
+
+
+@dataclass(frozen=True)
+class Release:
+    """A staged release. ``path`` is its directory, ``record`` the content of its release.json."""
+
+    path: str
+    record: t.Mapping[str, t.Any]
+
+    @property
+    def id(self) -> str:
+        return os.path.basename(self.path)
+
+    @property
+    def instance(self) -> str:
+        return str(self.record["instance"])
+
+    @property
+    def service(self) -> str:
+        """The name that several instances (replicas) share, or that of the instance."""
+        return str(self.record.get("service") or self.instance)
+
+    @property
+    def unit(self) -> str:
+        return str(self.record["unit"])
+
+    @property
+    def files(self) -> list[File]:
+        return list(self.record["files"])
+
+    @property
+    def devices(self) -> frozenset[str]:
+        """Indices of the GPUs that it uses; empty on a node without GPUs."""
+        return frozenset(map(str, self.record.get("devices") or []))
+
+    @property
+    def question(self) -> dict[str, t.Any]:
+        """How readiness is asked, without the API key."""
+        return dict(self.record["question"])
+
+    def api_key(self) -> str | None:
+        """The key that clients need, from the secrets of the release."""
+        text = self.read(_SECRETS) if any(f["name"] == _SECRETS for f in self.files) else ""
+        return render.read_env_file(text).get("VLLM_API_KEY")
+
+    def read(self, name: str) -> str:
+        """The text of one of its files. Raises OSError."""
+        with open(os.path.join(self.path, name), encoding="utf-8") as f:
+            return f.read()
+
+    def intact(self) -> bool:
+        """Whether its files are still those that were staged."""
+        try:
+            contents = {f["name"]: self.read(f["name"]) for f in self.files}
+        except (OSError, UnicodeDecodeError):
+            return False
+        return bool(digest(contents, self.record) == self.record["digest"])
+
+    def summary(self) -> dict[str, t.Any]:
+        """What a module returns about it: no file content."""
+        keys = ("instance", "unit", "model", "model_dir", "commit", "vllm_version", "layout", "devices", "port")
+        return {"release": self.id, **{key: self.record.get(key) for key in keys}}
+
+
+def digest(contents: t.Mapping[str, str], facts: t.Mapping[str, t.Any]) -> str:
+    """SHA-256 of everything that makes a release another one: its files, where they go, and what they serve."""
+    facts = {key: value for key, value in facts.items() if key not in ("schema", "id", "created", "digest", "plan")}
+    text = json.dumps([sorted(contents.items()), facts], sort_keys=True)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+class Store:
+    """The releases of one node."""
+
+    def __init__(self, state_dir: str) -> None:
+        self.state_dir = state_dir
+
+    def _instance_dir(self, instance: str) -> str:
+        if not _INSTANCE.fullmatch(instance):
+            raise ModelopsError(
+                f"{instance!r} is not the name of an instance.",
+                "Use up to 60 small letters, digits, - and _, starting with a letter or a digit.",
+            )
+        return os.path.join(self.state_dir, "instances", instance)
+
+    def _releases_dir(self, instance: str) -> str:
+        return os.path.join(self._instance_dir(instance), "releases")
+
+    def instances(self) -> list[str]:
+        """All instances that have a release here, sorted."""
+        try:
+            names = sorted(os.listdir(os.path.join(self.state_dir, "instances")))
+        except OSError:
+            return []
+        return [name for name in names if _INSTANCE.fullmatch(name) and self.releases(name)]
+
+    def units(self) -> set[str]:
+        """The units of all current releases."""
+        return {r.unit for name in self.instances() if (r := self.linked(name, "current")) is not None}
+
+    def releases(self, instance: str) -> list[Release]:
+        """All readable releases of an instance, the oldest first."""
+        try:
+            names = os.listdir(self._releases_dir(instance))
+        except OSError:
+            return []
+        found = [r for name in names if _ID.fullmatch(name) and (r := self._load(instance, name)) is not None]
+        return sorted(found, key=lambda r: (str(r.record["created"]), r.id))
+
+    def _load(self, instance: str, id_: str) -> Release | None:
+        path = os.path.join(self._releases_dir(instance), id_)
+        try:
+            with open(os.path.join(path, RECORD), encoding="utf-8") as f:
+                record = json.load(f)
+            if record["schema"] != SCHEMA or record["instance"] != instance:
+                return None
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+        return Release(path, record)
+
+    def get(self, instance: str, id_: str) -> Release:
+        """A release by its id. Raises ModelopsError when there is none."""
+        release = self._load(instance, id_) if _ID.fullmatch(id_) else None
+        if release is None:
+            known = ", ".join(r.id for r in self.releases(instance)) or "none"
+            raise ModelopsError(
+                f"The instance {instance} has no release {id_!r} in {self.state_dir}; there are: {known}.",
+                "Choose one of them, or deploy a new one.",
+            )
+        return release
+
+    def linked(self, instance: str, link: Link) -> Release | None:
+        """The release that ``current`` or ``last_good`` points to; None when there is none."""
+        try:
+            target = os.readlink(os.path.join(self._instance_dir(instance), link))
+        except OSError:
+            return None
+        return self._load(instance, os.path.basename(target))
+
+    def previous(self, instance: str) -> Release | None:
+        """What a rollback goes back to: the last good release if it is not current, else the one proven before it."""
+        current, good = self.linked(instance, "current"), self.linked(instance, "last_good")
+        if good is not None and current is not None and good.id != current.id:
+            return good
+        proven = [(self._proven(r), r) for r in self.releases(instance) if good is None or r.id != good.id]
+        proven = [(when, r) for when, r in proven if when]
+        return max(proven, key=lambda pair: pair[0])[1] if proven else None
+
+    def stage(
+        self,
+        contents: t.Mapping[str, str],
+        facts: t.Mapping[str, t.Any],
+        created: str,
+        validate: t.Callable[[str], None] = lambda _path: None,
+    ) -> tuple[Release, bool]:
+        """Have a release with this content: (the release, whether it is new).
+
+        ``facts`` is release.json without schema, id, created and digest; ``created`` an ISO time in UTC. ``validate``
+        gets the directory before it becomes a release and raises what is wrong with it.
+        """
+        found = self.find(contents, facts)
+        if found is not None:
+            return found, False
+        instance = str(facts["instance"])
+        self.adopt_old(instance, created)
+        sum_ = digest(contents, facts)
+        id_ = f"{re.sub('[^0-9TZ]', '', created)}-{sum_[:_DIGITS]}"
+        record = {**facts, "schema": SCHEMA, "id": id_, "created": created, "digest": sum_}
+        parent = _make_private(self._releases_dir(instance))
+        work = tempfile.mkdtemp(prefix=".new-", dir=parent)
+        try:
+            modes = {f["name"]: int(f["mode"], 8) for f in facts["files"]}
+            for name, text in contents.items():
+                _write(os.path.join(work, name), text, modes[name])
+            _write(os.path.join(work, RECORD), _json(record), 0o600)
+            validate(work)
+            os.rename(work, os.path.join(parent, id_))
+            _sync(parent)
+        except BaseException:
+            shutil.rmtree(work, ignore_errors=True)
+            raise
+        return self.get(instance, id_), True
+
+    def find(self, contents: t.Mapping[str, str], facts: t.Mapping[str, t.Any]) -> Release | None:
+        """The newest intact release with exactly this content."""
+        sum_ = digest(contents, facts)
+        same = [r for r in self.releases(str(facts["instance"])) if r.record["digest"] == sum_ and r.intact()]
+        return same[-1] if same else None
+
+    def point(self, release: Release, link: Link) -> None:
+        """Let ``link`` of the instance point to this release, atomically."""
+        folder = self._instance_dir(release.instance)
+        fresh = os.path.join(folder, f".{link}.new")
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(fresh)
+        os.symlink(os.path.join("releases", release.id), fresh)
+        os.replace(fresh, os.path.join(folder, link))
+        _sync(folder)
+
+    def mark_proven(self, release: Release, when: str) -> None:
+        """It has answered: it is the last good one, and can be gone back to later."""
+        _write(os.path.join(release.path, PROOF), _json({"proven": when}), 0o600)
+        self.point(release, "last_good")
+
+    def _proven(self, release: Release) -> str:
+        try:
+            with open(os.path.join(release.path, PROOF), encoding="utf-8") as f:
+                return str(json.load(f)["proven"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return ""
+
+    def prune(self, instance: str, keep: int) -> list[str]:
+        """Remove all but the ``keep`` newest releases; never what is current, last good or gone back to next."""
+        needed = (self.linked(instance, "current"), self.linked(instance, "last_good"), self.previous(instance))
+        kept = {r.id for r in needed if r is not None} | {r.id for r in self.releases(instance)[-keep:]}
+        gone = [r for r in self.releases(instance) if r.id not in kept]
+        for release in gone:
+            shutil.rmtree(release.path, ignore_errors=True)
+        return [r.id for r in gone]
+
+    def adopt_old(self, instance: str, created: str) -> None:
+        """Make a release of what modelops.vllm 1.0.0 left as the last good one, so that a failure can go back to it."""
+        folder = os.path.join(self._instance_dir(instance), "last_good")
+        if os.path.islink(folder) or not os.path.isdir(folder):
+            return
+        try:
+            contents = {name: _read(os.path.join(folder, name)) for name in _OLD_FILES}
+            question = json.loads(_read(os.path.join(folder, "question.json")))
+            question.pop("api_key", None)
+            unit = f"vllm-{instance}.service"
+            args = re.search(r'"?--config"? "?([^"\s]+)', contents["unit.service"])
+            secrets = re.search(r"^EnvironmentFile=(.+)$", contents["unit.service"], re.MULTILINE)
+            if args is None or secrets is None:
+                return
+        except (OSError, ValueError, AttributeError):
+            return
+        dests = (args[1], secrets[1], f"/etc/systemd/system/{unit}")
+        modes = ("0644", "0600", "0644")
+        files: list[File] = [
+            {"name": name, "dest": dest, "mode": mode}
+            for name, dest, mode in zip(_OLD_FILES, dests, modes, strict=True)
+        ]
+        facts = {"instance": instance, "unit": unit, "files": files, "question": question, "model": question["model"]}
+        os.rename(folder, folder + ".1.0.0")
+        release, _new = self.stage(contents, facts, created)
+        self.mark_proven(release, created)
+        self.point(release, "current")
+        shutil.rmtree(folder + ".1.0.0", ignore_errors=True)
+
+
+def _make_private(path: str) -> str:
+    """A directory of root's own, with its parents below the state directory."""
+    os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+    os.makedirs(path, mode=0o700, exist_ok=True)
+    return path
+
+
+def _read(path: str) -> str:
+    with open(path, encoding="utf-8") as f:
+        return f.read()
+
+
+def _json(value: t.Any) -> str:
+    return json.dumps(value, sort_keys=True, indent=1) + "\n"
+
+
+def _write(path: str, text: str, mode: int) -> None:
+    """Write a file so that it is there whole or not at all, also after a power cut; it never has a wider mode."""
+    fresh = f"{path}.new"
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(fresh)
+    fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(fd, "w", encoding="utf-8") as f:
+        f.write(text)
+        f.flush()
+        os.fchmod(fd, mode)
+        os.fsync(fd)
+    os.replace(fresh, path)
+
+
+def _sync(folder: str) -> None:
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def install(release: Release) -> None:
+    """Copy the files of a release to where systemd and vLLM read them."""
+    for file in release.files:
+        folder = os.path.dirname(file["dest"])
+        os.makedirs(folder, mode=0o755, exist_ok=True)
+        _write(file["dest"], release.read(file["name"]), int(file["mode"], 8))
+        _sync(folder)
+
+
+def uninstall(release: Release, kept: t.Collection[str] = ()) -> None:
+    """Remove the files of a release that no other one of its instance (``kept``: their places) has there."""
+    for file in release.files:
+        if file["dest"] not in kept:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(file["dest"])
+
+
+def installed(release: Release) -> bool:
+    """Whether the files in place are those of the release."""
+    try:
+        return all(_read(file["dest"]) == release.read(file["name"]) for file in release.files)
+    except (OSError, UnicodeDecodeError):
+        return False

@@ -1,0 +1,377 @@
+# Copyright: (c) 2026, The modelops.vllm contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE: this file is an implementation detail of modelops.vllm and may change without notice.
+"""The switch from what serves to what shall serve, as one transaction on the node.
+
+Check, write down what served, stop it, wait for the GPUs, activate, start, prove, commit. Whatever fails after the
+stop, what served before is brought back and proven by its own question. A switch that was cut off (a reboot, a process
+that was killed) has left its journal: the next one goes back, if it has to, to what served before that one.
+"""
+
+from __future__ import annotations
+
+import threading
+import typing as t
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass, field
+
+from .._errors import ModelopsError
+from .._findings import Finding, as_dicts, has_errors, warning
+from .causes import Cause
+from .journal import Entry, Journal
+from .node import CancelledError, Node
+from .ready import Outcome
+from .release import Release, Store, install, installed, uninstall
+from .stopping import stop_units
+
+_GPU_POLL: t.Final = 1.0
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Seconds: to become ready, to stop gracefully, to get the memory of the GPUs back. ``keep``: releases to keep."""
+
+    ready: float
+    stop: float
+    gpu: float
+    keep: int = 5
+
+
+class SwitchError(Exception):
+    """The switch cannot be completed: what served before has to come back."""
+
+    def __init__(self, cause: Cause, log_tail: t.Sequence[str] = ()) -> None:
+        super().__init__(cause.line)
+        self.cause = cause
+        self.log_tail = list(log_tail)
+        self.nothing_serves = ""
+        """Why what served before did not come back either; empty when it did, or when there was nothing."""
+
+
+@dataclass
+class Report:
+    """What a switch did."""
+
+    changed: bool = False
+    stopped: list[str] = field(default_factory=list)
+    """Units of other instances that had to make room."""
+    outcomes: dict[str, Outcome] = field(default_factory=dict)
+    """unit -> how its proof ended"""
+    findings: list[Finding] = field(default_factory=list)
+    silent_since: float | None = None
+    """When the first unit that answered was told to stop."""
+    silence: float | None = None
+    """Seconds without service; None when nothing served before."""
+    pruned: list[str] = field(default_factory=list)
+    back: list[Release] = field(default_factory=list)
+    """What serves again after a failure."""
+
+
+class Switch:
+    """One switch. ``tell`` gets a line for people whenever something goes on."""
+
+    def __init__(self, node: Node, store: Store, limits: Limits, tell: t.Callable[[str], None]) -> None:
+        self._node, self._store, self._limits, self._tell = node, store, limits, tell
+        self._journal = Journal(store.state_dir)
+        self.report = Report()
+
+    def run(self, targets: t.Sequence[Release]) -> None:
+        """Have exactly these releases serve on their GPUs. The caller holds the lock of the node.
+
+        Raises ModelopsError when nothing was touched, SwitchError when something was: ``report.back`` serves then.
+        """
+        self._check_files(targets)
+        last = self._journal.read()
+        cut_off = last if last is not None and not last.ended else None
+        rivals = self._rivals(targets)
+        changing = [r for r in targets if not self._runs(r)]
+        before = self._before(targets, rivals, cut_off)
+        if not changing and not rivals:
+            changing = self._prove_unchanged(targets, before, cut_off)
+            if not changing:
+                return
+        self._check(changing, rivals)
+        entry = Entry(
+            started=self._node.date(),
+            targets={r.instance: r.id for r in targets},
+            before={r.instance: r.id for r in before},
+        )
+        self._journal.write(entry)
+        self.report.changed = True
+        try:
+            self._exchange(entry, changing, rivals)
+            unchanged = [r for r in targets if r not in changing]
+            self._commit(entry, [*changing, *unchanged])
+        except (SwitchError, ModelopsError, OSError) as e:
+            failure = (
+                e if isinstance(e, SwitchError) else SwitchError(Cause("switch-error", str(e), "See the message."))
+            )
+            failure.nothing_serves = self._go_back(entry, changing, before)
+            raise failure from e
+
+    def stop(self, releases: t.Sequence[Release]) -> None:
+        """Stop these instances and keep them from starting at boot. Raises SwitchError when one cannot be stopped."""
+        running = [r for r in releases if self._node.runs(r.unit)]
+        enabled = [r for r in releases if self._node.enabled(r.unit)]
+        self.report.changed = bool(running or enabled)
+        if running:
+            self._tell("stopping " + ", ".join(r.unit for r in running))
+            self._stop(running)
+        self._retire(enabled)
+        self._wait_for_gpus(running, {r.unit for r in running}, room=False)
+
+    # What is there
+
+    def _runs(self, release: Release) -> bool:
+        """Whether this release is what runs (or loads) under its unit, from the files that were staged."""
+        current = self._store.linked(release.instance, "current")
+        return (
+            current is not None
+            and current.id == release.id
+            and installed(release)
+            and self._node.state(release.unit).active == "active"
+        )
+
+    def _rivals(self, targets: t.Sequence[Release]) -> list[Release]:
+        """Other instances of this node that must go: same service under another instance name, or same GPUs."""
+        names = {r.instance for r in targets}
+        services = {r.service for r in targets}
+        devices = frozenset().union(*(r.devices for r in targets))
+        found = []
+        for instance in self._store.instances():
+            current = self._store.linked(instance, "current")
+            if instance in names or current is None:
+                continue
+            if current.service in services or current.devices & devices:
+                found.append(current)
+        return [r for r in found if self._node.runs(r.unit) or self._node.enabled(r.unit)]
+
+    def _before(
+        self, targets: t.Sequence[Release], rivals: t.Sequence[Release], cut_off: Entry | None
+    ) -> list[Release]:
+        """What to go back to: what served before a switch that was cut off, else what runs, else what was good last."""
+        if cut_off is not None:
+            return [r for i, id_ in cut_off.before.items() if (r := self._find(i, id_)) is not None]
+        own = [r for x in targets if (r := self._store.linked(x.instance, "last_good")) is not None]
+        running = [r for r in own if self._node.runs(r.unit)]
+        running += [self._store.linked(r.instance, "last_good") or r for r in rivals if self._node.runs(r.unit)]
+        return running or own
+
+    def _find(self, instance: str, id_: str) -> Release | None:
+        try:
+            return self._store.get(instance, id_)
+        except ModelopsError:
+            return None
+
+    # Before the stop
+
+    def _check_files(self, targets: t.Sequence[Release]) -> None:
+        for release in targets:
+            if not release.intact():
+                raise ModelopsError(
+                    f"The files of release {release.id} in {release.path} are not those that were staged.",
+                    "Remove the directory and deploy again.",
+                )
+
+    def _check(self, changing: t.Sequence[Release], rivals: t.Sequence[Release]) -> None:
+        """Everything that can be known before something is stopped."""
+        ours = {r.unit for r in [*changing, *rivals]}
+        findings = [f for r in changing for f in self._node.port_findings(r, ours)]
+        findings += self._node.gpu_findings(changing, ours)
+        self.report.findings += findings
+        if has_errors(findings):
+            text = "\n".join(f"{f.message} {f.remedy}" for f in findings if f.severity == "error")
+            raise ModelopsError(f"Nothing was stopped.\n{text}", findings=as_dicts(self.report.findings))
+
+    # The exchange
+
+    def _exchange(self, entry: Entry, changing: t.Sequence[Release], rivals: t.Sequence[Release]) -> None:
+        going = [r for r in [*rivals, *self._running_under(changing)] if self._node.runs(r.unit)]
+        if going:
+            self._tell("stopping " + ", ".join(r.unit for r in going))
+            self._stop(going)
+        self._retire(rivals)
+        self.report.stopped = [r.unit for r in rivals]
+        self._wait_for_gpus(changing, {r.unit for r in going}, room=True)
+        self._phase(entry, "starting")
+        for release in changing:
+            self._activate(release)
+        self._phase(entry, "proving")
+        self._start_and_prove(changing)
+
+    def _running_under(self, releases: t.Sequence[Release]) -> list[Release]:
+        """What runs under the units of these releases: the release to ask whether it answers."""
+        return [self._store.linked(r.instance, "current") or r for r in releases]
+
+    def _stop(self, releases: t.Sequence[Release], *, kill: bool = False) -> None:
+        answering = set() if kill else {r.unit for r in releases if self._node.answers(r)}
+        if answering and self.report.silent_since is None:
+            self.report.silent_since = self._node.now()
+        stuck = stop_units(self._node, [r.unit for r in releases], answering, self._limits.stop, kill=kill)
+        if stuck:
+            raise SwitchError(
+                Cause(
+                    "stop-failed",
+                    f"{', '.join(stuck)} did not stop, not even by SIGKILL.",
+                    "It hangs in the driver: look for Xid messages in the kernel log, and reboot.",
+                )
+            )
+
+    def _retire(self, releases: t.Sequence[Release]) -> None:
+        """Keep them from starting at boot; a unit that Quadlet makes is disabled by taking its file away."""
+        for release in releases:
+            self._node.disable(release.unit)
+            kept = {f["dest"] for f in release.files if not f["name"].endswith(".container")}
+            if len(kept) < len(release.files):
+                uninstall(release, kept)
+                self._node.reload()
+
+    def _wait_for_gpus(self, releases: t.Sequence[Release], ours: t.Collection[str], *, room: bool) -> None:
+        end = self._node.now() + self._limits.gpu
+        told = False
+        while lines := self._node.gpu_holders(releases, ours, room=room):
+            if self._node.now() > end:
+                raise SwitchError(
+                    Cause(
+                        "gpu-not-free",
+                        f"{self._limits.gpu:.0f} s after the stop: {'; '.join(lines)}",
+                        "Stop the processes named here, which this role does not kill: an orphaned worker of vLLM keeps"
+                        " its memory until it ends. Without a process, reset the GPU or reboot.",
+                    )
+                )
+            if not told:
+                told = True
+                self._tell("waiting for the memory of the GPUs: " + "; ".join(lines))
+            self._node.sleep(_GPU_POLL)
+
+    def _activate(self, release: Release) -> None:
+        old = self._store.linked(release.instance, "current")
+        install(release)
+        if old is not None:
+            uninstall(old, {f["dest"] for f in release.files})
+        self._store.point(release, "current")
+
+    def _start_and_prove(self, releases: t.Sequence[Release]) -> None:
+        self._node.reload()
+        for release in releases:
+            self._tell(f"starting {release.unit} with release {release.id}")
+            problem = self._node.start(release.unit)
+            if problem:
+                raise SwitchError(Cause("unit-start-failed", problem, f"journalctl -u {release.unit} may say more."))
+        self._prove(releases)
+
+    def _prove(self, releases: t.Sequence[Release]) -> None:
+        """Wait for all of them at once; the first that fails ends the wait for the others."""
+        stop = threading.Event()
+        failed: Outcome | None = None
+        with ThreadPoolExecutor(max_workers=max(1, len(releases))) as pool:
+            waits = {pool.submit(self._prove_one, r, stop): r for r in releases}
+            for wait in as_completed(waits):
+                outcome = wait.result()
+                if outcome is None:
+                    continue
+                self.report.outcomes[waits[wait].unit] = outcome
+                if not outcome.ready and failed is None:
+                    failed = outcome
+                    stop.set()
+        if failed is not None:
+            raise SwitchError(failed.cause or Cause("unclassified", "", ""), failed.log_tail)
+        if self.report.silent_since is not None:
+            self.report.silence = round(self._node.now() - self.report.silent_since, 1)
+
+    def _prove_one(self, release: Release, stop: threading.Event) -> Outcome | None:
+        try:
+            return self._node.prove(
+                release, self._limits.ready, stop.is_set, lambda line: self._tell(f"{release.unit}: {line}")
+            )
+        except CancelledError:
+            return None
+        except BaseException:
+            stop.set()
+            raise
+
+    def _commit(self, entry: Entry, releases: t.Sequence[Release]) -> None:
+        for release in releases:
+            self._node.enable(release.unit)
+            self._store.mark_proven(release, self._node.date())
+        self._phase(entry, "done")
+        self.report.pruned = [id_ for r in releases for id_ in self._store.prune(r.instance, self._limits.keep)]
+
+    def _phase(self, entry: Entry, phase: t.Any) -> None:
+        entry.phase = phase
+        self._journal.write(entry)
+
+    # When all is in place already
+
+    def _prove_unchanged(
+        self, targets: t.Sequence[Release], before: t.Sequence[Release], cut_off: Entry | None
+    ) -> list[Release]:
+        """Ask what runs already. The releases to start again are returned: none, or all when one has died.
+
+        What runs and does not answer is left alone as long as it was good once: a server under load may be slow.
+        """
+        unproven = [r for r in targets if not self._is_good(r)]
+        try:
+            self._prove(targets)
+        except SwitchError as failure:
+            if any(self._node.state(r.unit).active != "active" for r in targets):
+                return list(targets)
+            if unproven:
+                entry = cut_off or Entry(self._node.date(), {r.instance: r.id for r in targets})
+                self.report.changed = True
+                failure.nothing_serves = self._go_back(entry, targets, before)
+                raise
+            raise ModelopsError(
+                f"What runs is the release that was wanted, and it does not answer [{failure.cause.id}]:"
+                f" {failure.cause.line} {failure.cause.remedy}",
+                "Nothing was touched. To start it anew, run the playbook stop.yml and then this one.",
+                cause=failure.cause.as_dict(),
+            ) from failure
+        late = [r for r in targets if not self._node.enabled(r.unit)]
+        if unproven or late or cut_off is not None:
+            self.report.changed = True
+            self._commit(cut_off or Entry(self._node.date(), {r.instance: r.id for r in targets}), targets)
+        return []
+
+    def _is_good(self, release: Release) -> bool:
+        good = self._store.linked(release.instance, "last_good")
+        return good is not None and good.id == release.id
+
+    # When it failed
+
+    def _go_back(self, entry: Entry, changing: t.Sequence[Release], before: t.Sequence[Release]) -> str:
+        """Have ``before`` serve again; without one the new units are stopped and stay so.
+
+        Returns why that failed as well, an empty string when it did not.
+        """
+        self._phase(entry, "going-back")
+        wanted = {r.unit: r.id for r in before}
+        try:
+            self._stop([r for r in changing if self._node.runs(r.unit)], kill=True)
+            self._retire([r for r in changing if r.unit not in wanted])
+            self._bring_back(before)
+        except (SwitchError, ModelopsError, OSError) as e:
+            self._phase(entry, "failed")
+            return f"[{e.cause.id}] {e.cause.line} {e.cause.remedy}" if isinstance(e, SwitchError) else str(e)
+        self._phase(entry, "gone-back")
+        return ""
+
+    def _bring_back(self, before: t.Sequence[Release]) -> None:
+        resting = [r for r in before if not self._runs(r)]
+        try:
+            self._wait_for_gpus(resting, (), room=True)
+        except SwitchError as e:
+            # Starting it is still the best that can be done: vLLM has its own check.
+            self.report.findings.append(warning(e.cause.id, e.cause.line, e.cause.remedy))
+        for release in resting:
+            self._activate(release)
+        self._tell("going back to " + ", ".join(f"{r.unit} release {r.id}" for r in before) if before else "stopped")
+        if resting:
+            self._start_and_prove(before)
+        else:
+            self._prove(before)
+        for release in before:
+            self._node.enable(release.unit)
+            self._store.mark_proven(release, self._node.date())
+        self.report.back = list(before)

@@ -1,0 +1,264 @@
+# Copyright: (c) 2026, The modelops.vllm contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE: this file is an implementation detail of modelops.vllm and may change without notice.
+"""What vllm_release and vllm_switch do with their parameters: the shell around staging and switching."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import typing as t
+
+from .._errors import ModelopsError
+from .._findings import as_dicts
+from .._progress import ProgressFile, run_id, shared_path
+from . import render
+from .journal import Journal, locked
+from .node import Node, run
+from .release import Release, Store
+from .switch import Limits, Switch, SwitchError
+
+if t.TYPE_CHECKING:  # pragma: no cover
+    from ansible.module_utils.basic import AnsibleModule
+
+PROGRESS: t.Final = "switch"
+_UNIT_DIRS: t.Final[t.Mapping[str, tuple[str, str, str]]] = {
+    # engine -> (name in the release, directory that systemd or Quadlet reads, ending there)
+    "venv": ("unit.service", "/etc/systemd/system", ".service"),
+    "podman": ("unit.container", "/etc/containers/systemd", ".container"),
+}
+_FACTS: t.Final = (
+    "model",
+    "model_dir",
+    "repo_id",
+    "commit",
+    "vllm_version",
+    "layout",
+    "devices",
+    "host",
+    "port",
+    "vram_fraction",
+    "question",
+    "plan",
+)
+# Shorter values are words that stand in every log.
+_SECRET_LENGTH: t.Final = 6
+
+
+# -------------------------------------------------------------------------------------------- vllm_release
+
+
+def stage_release(module: AnsibleModule) -> dict[str, t.Any]:
+    """vllm_release: the result to return."""
+    p = module.params
+    store, node = Store(p["state_dir"]), Node("")
+    instance: str = p["instance"]
+    unit = (p["unit"] or f"vllm-{instance}").removesuffix(".service")
+    name, folder, ending = _UNIT_DIRS[p["engine"]]
+    contents = {name: p["unit_text"]}
+    files = [{"name": name, "dest": os.path.join(folder, unit + ending), "mode": "0644"}]
+    if p["args_text"]:
+        contents["args.yaml"] = p["args_text"]
+        files.append({"name": "args.yaml", "dest": os.path.join(p["config_dir"], f"{instance}.yaml"), "mode": "0644"})
+    contents["secrets.env"] = render.env_file(p["secrets"])
+    files.append({"name": "secrets.env", "dest": os.path.join(p["config_dir"], f"{instance}.env"), "mode": "0600"})
+    facts = {key: p[key] for key in _FACTS}
+    facts |= {"instance": instance, "service": p["service"] or instance, "unit": f"{unit}.service", "files": files}
+    current = store.linked(instance, "current")
+    if module.check_mode:
+        release, new = store.find(contents, facts), False
+        id_, path = ("", "") if release is None else (release.id, release.path)
+        new = release is None
+    else:
+        release, new = store.stage(contents, facts, node.date(), lambda work: _verify(p["engine"], work, unit))
+        id_, path = release.id, release.path
+    return {
+        "changed": new,
+        "release": id_,
+        "path": path,
+        "instance": instance,
+        "current": current.id if current else "",
+        "last_good": good.id if (good := store.linked(instance, "last_good")) else "",
+        "diff": _diff(current, contents) if current is None or current.id != id_ else [],
+    }
+
+
+def _verify(engine: str, work: str, unit: str) -> None:
+    """Have systemd read the unit under its own name. Raises ModelopsError with what it says."""
+    if engine != "venv":
+        return
+    folder = tempfile.mkdtemp()
+    try:
+        path = os.path.join(folder, f"{unit}.service")
+        shutil.copy(os.path.join(work, "unit.service"), path)
+        rc, out, err = run(["systemd-analyze", "verify", "--man=no", "--recursive-errors=no", path])
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    if rc != 0:
+        said = " ".join((err or out).split()).replace(folder + "/", "")
+        raise ModelopsError(f"systemd refuses the unit {unit}.service: {said}", "Correct serve_unit_overrides.")
+
+
+def _diff(current: Release | None, contents: t.Mapping[str, str]) -> list[dict[str, str]]:
+    """The change of args and unit against what is current; of secrets the names, and which of them change."""
+    rows = []
+    for name, text in sorted(contents.items()):
+        before = ""
+        if current is not None and any(f["name"] == name for f in current.files):
+            before = current.read(name)
+        if before == text:
+            continue
+        shown = _masked(before, text) if name == "secrets.env" else (before, text)
+        header = f"{name} (release {current.id if current else 'none'})"
+        rows.append({"before_header": header, "after_header": name, "before": shown[0], "after": shown[1]})
+    return rows
+
+
+def _masked(before: str, after: str) -> tuple[str, str]:
+    old, new = render.read_env_file(before), render.read_env_file(after)
+    changed = {name for name in new if name in old and old[name] != new[name]}
+    return (
+        "".join(f"{name}=********\n" for name in sorted(old)),
+        "".join(f"{name}=********{' (changed)' if name in changed else ''}\n" for name in sorted(new)),
+    )
+
+
+# --------------------------------------------------------------------------------------------- vllm_switch
+
+
+def switch(module: AnsibleModule) -> None:
+    """vllm_switch"""
+    p = module.params
+    store = Store(p["state_dir"])
+    limits = Limits(p["ready_timeout"], p["stop_timeout"], p["gpu_timeout"], p["keep_releases"])
+    node = Node(p["nvidia_smi"])
+    if module.check_mode:
+        module.exit_json(**_predicted(p, store, node))
+    wanted = {i["instance"]: i["release"] or p["state"] for i in p["instances"]}
+    with (
+        ProgressFile(shared_path(PROGRESS), run_id(module.tmpdir)) as progress,
+        locked(p["state_dir"], wanted, p["ready_timeout"], progress.tell),
+    ):
+        start = node.now()
+        targets = _targets(p, store, node)
+        work = Switch(node, store, limits, progress.tell)
+        try:
+            if p["state"] == "stopped":
+                work.stop(targets)
+            else:
+                work.run(targets)
+        except SwitchError as e:
+            module.fail_json(**_failure(p, work, targets, e, round(node.now() - start, 1)))
+        seconds = round(node.now() - start, 1)
+    module.exit_json(**_result(work, targets, seconds), ready=p["state"] != "stopped", cause=None, log_tail=[])
+
+
+def _targets(p: t.Mapping[str, t.Any], store: Store, node: Node) -> list[Release]:
+    """The releases that ``instances`` and ``state`` mean. Raises ModelopsError for one that is not there."""
+    for instance in {i["instance"] for i in p["instances"]}:
+        store.adopt_old(instance, node.date())
+    if p["state"] == "stopped":
+        names = [name for i in p["instances"] for name in _service(store, i["instance"])]
+        return [r for name in names if (r := store.linked(name, "current")) is not None]
+    if p["state"] == "rolled_back":
+        return [r for i in p["instances"] for r in _earlier(store, i["instance"], i["release"])]
+    return [store.get(i["instance"], i["release"]) for i in p["instances"]]
+
+
+def _service(store: Store, name: str) -> list[str]:
+    """The instances of a service: itself and its replicas."""
+    found = []
+    for instance in store.instances():
+        current = store.linked(instance, "current")
+        if instance == name or (current is not None and current.service == name):
+            found.append(instance)
+    return found
+
+
+def _earlier(store: Store, name: str, id_: str) -> list[Release]:
+    """What a rollback of the service ``name`` goes back to: ``id_``, or what served before its last switch."""
+    if id_:
+        return [store.get(name, id_)]
+    last = Journal(store.state_dir).read()
+    names = {name, *_service(store, name)}
+    if last is not None and names & last.targets.keys() and last.before and last.before != last.targets:
+        return [store.get(instance, release) for instance, release in last.before.items()]
+    previous = store.previous(name)
+    if previous is None:
+        raise ModelopsError(
+            f"The instance {name} has no earlier release that has proven itself in {store.state_dir}.",
+            "Deploy the model that shall serve, or name a release that was staged.",
+        )
+    return [previous]
+
+
+def _predicted(p: t.Mapping[str, t.Any], store: Store, node: Node) -> dict[str, t.Any]:
+    """What check mode can say: whether a run would change something."""
+    if p["state"] == "switched":
+        links = [(i["release"], store.linked(i["instance"], "current")) for i in p["instances"]]
+        changed = any(not id_ or now is None or now.id != id_ or not node.runs(now.unit) for id_, now in links)
+    else:
+        names = [name for i in p["instances"] for name in _service(store, i["instance"])]
+        units = [r.unit for name in names if (r := store.linked(name, "current")) is not None]
+        changed = p["state"] == "rolled_back" or any(node.runs(u) or node.enabled(u) for u in units)
+    return {"changed": changed, "ready": None, "seconds": 0.0, "instances": [], "stopped": [], "findings": []}
+
+
+def _result(work: Switch, targets: t.Sequence[Release], seconds: float) -> dict[str, t.Any]:
+    report = work.report
+    rows = []
+    for release in targets:
+        outcome = report.outcomes.get(release.unit)
+        engine = outcome.engine if outcome else {}
+        rows.append({**release.summary(), "engine": engine, "seconds": outcome.seconds if outcome else None})
+    return {
+        "changed": report.changed,
+        "seconds": seconds,
+        "seconds_without_service": report.silence,
+        "stopped": report.stopped,
+        "pruned": report.pruned,
+        "instances": rows,
+        "findings": as_dicts(report.findings),
+    }
+
+
+def _failure(
+    p: t.Mapping[str, t.Any], work: Switch, targets: t.Sequence[Release], failure: SwitchError, seconds: float
+) -> dict[str, t.Any]:
+    """Both stories: why the new release failed, and what serves now. No secret of a release is told."""
+    secrets = [s for r in targets for s in render.read_env_file(r.read("secrets.env")).values()]
+
+    def clean(text: str) -> str:
+        for secret in secrets:
+            text = text.replace(secret, "********") if len(secret) >= _SECRET_LENGTH else text
+        return text
+
+    cause = {key: clean(value) for key, value in failure.cause.as_dict().items()}
+    tail = [clean(line) for line in failure.log_tail]
+    back, units = work.report.back, ", ".join(r.unit for r in targets)
+    waits = [work.report.outcomes[r.unit].seconds for r in back if r.unit in work.report.outcomes]
+    if p["state"] == "stopped":
+        story = f"{units} may still run [{cause['id']}]: {cause['line']}\n{cause['remedy']}"
+    else:
+        if failure.nothing_serves:
+            state = f"NOTHING SERVES on {units}. What served before did not come back: {clean(failure.nothing_serves)}"
+        elif back:
+            who = ", ".join(f"{r.unit} with release {r.id}" for r in back)
+            state = f"The last good release serves again, ready after {max(waits, default=0.0)} s: {who}."
+        else:
+            state = f"{units} is stopped and not enabled: there is no earlier release to go back to."
+        story = f"{state}\nThe new release failed [{cause['id']}]: {cause['line']}\n{cause['remedy']}"
+    return {
+        "msg": story + ("\nThe last lines of the journal:\n" + "\n".join(tail) if tail else ""),
+        "ready": False,
+        "cause": cause,
+        "log_tail": tail,
+        "rollback": {
+            "serves": [r.summary() for r in back],
+            "seconds": max(waits, default=None),
+            "nothing_serves": bool(failure.nothing_serves),
+        },
+        **_result(work, targets, seconds),
+    }
