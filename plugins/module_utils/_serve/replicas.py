@@ -97,8 +97,8 @@ def _first_port(value: t.Any, replicas: int, router: bool) -> int:
     if port < _PORTS[0] or last > _PORTS[1]:
         what = f"{replicas} replica{'s' if replicas > 1 else ''}{' and a router' if router else ''}"
         raise ModelopsError(
-            f"serve_port is {port}: with {what} it takes the ports {port} to {last}, and those of a service are {_PORTS[0]}"
-            f" to {_PORTS[1]}.",
+            f"serve_port is {port}: with {what} it takes the ports {port} to {last}, and a service has"
+            f" {_PORTS[0]} to {_PORTS[1]}.",
             f"Set serve_port to a value from {_PORTS[0]} to {_PORTS[1] - (last - port)}.",
         )
     return port + 1 if router else port
