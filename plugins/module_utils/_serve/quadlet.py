@@ -1,0 +1,266 @@
+# Copyright: (c) 2026, The modelops.vllm contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE: this file is an implementation detail of modelops.vllm and may change without notice.
+"""A service of this collection as a container: the text of the .container file that podman's Quadlet reads.
+
+Pure functions. The sections are those of the service in a virtual environment: what systemd would do to the process of
+vLLM there (limits, umask, working directory), podman has to do here, since systemd starts podman. Only keys that
+Quadlet has known since podman 4.4 are used, and flags of ``podman run`` for the rest, so that one text fits them all.
+"""
+
+from __future__ import annotations
+
+import re
+import typing as t
+from dataclasses import dataclass, field
+
+from .._errors import ModelopsError
+from . import render
+
+OLDEST_PODMAN: t.Final = (4, 4)
+DIRECTORY: t.Final = "/etc/containers/systemd"
+SECTION: t.Final = "Container"
+
+Sections: t.TypeAlias = "t.Mapping[str, t.Mapping[str, t.Any]]"
+
+_HEX64: t.Final = "[0-9a-f]{64}"
+_LOCAL_ID = re.compile(f"(?:sha256:)?({_HEX64})")
+# distribution/reference: a registry has a dot or a port or is localhost; anything else is a short name, which each node
+# looks up in its own list of registries.
+_REFERENCE = re.compile(
+    r"(?P<name>(?:localhost|[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+|[A-Za-z0-9.-]+(?=:))(?::[0-9]+)?"
+    r"(?:/[a-z0-9]+(?:(?:\.|_{1,2}|-+)[a-z0-9]+)*)+)"
+    r"(?::[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?"
+    rf"(?:@(?P<digest>sha256:{_HEX64}))?"
+)
+_DEVICE = re.compile(r"[A-Za-z0-9/][A-Za-z0-9_./:=-]*")
+_OWNER = re.compile(r"[0-9]+:[0-9]+")
+_SIZE = re.compile(r"[1-9][0-9]*[bkmg]?")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+# podman run --ulimit
+_ULIMITS: t.Final = ("core", "cpu", "data", "fsize", "locks", "memlock", "msgqueue", "nice", "nofile", "nproc", "rss",
+                     "rtprio", "rttime", "sigpending", "stack")  # fmt: skip
+_LIMIT_VALUE = re.compile(r"(?:[0-9]+|infinity)(?::(?:[0-9]+|infinity))?")
+# Directives of [Service] that would act on podman instead of vLLM, and the flag of `podman run` with the same effect.
+_FLAGS: t.Final[t.Mapping[str, str]] = {
+    "WorkingDirectory": "--workdir",
+    "UMask": "--umask",
+    "OOMScoreAdjust": "--oom-score-adj",
+}
+# Those that Quadlet sets itself, or that [Container] has instead.
+_REPLACED: t.Final = ("Type", "User", "Group", "NoNewPrivileges", "KillMode")
+# Between podman's own SIGKILL and that of systemd, so that podman can clean up behind it.
+_STOP_MARGIN: t.Final = 10
+# An override of these would start something else than what was checked.
+_KEPT: t.Final[t.Mapping[str, str]] = {
+    "ContainerName": "the role names it after the unit",
+    "Image": "set serve_image",
+    "Rootfs": "set serve_image",
+    "Exec": "serve_args makes it",
+    "Entrypoint": "serve_args makes it",
+    "User": "set serve_user",
+    "Group": "set serve_group",
+    "Environment": "set serve_env",
+    "EnvironmentFile": "set serve_secret_env",
+    "EnvironmentHost": "set serve_env and serve_secret_env",
+    "Volume": "set serve_container_volumes",
+    "LogDriver": "the wait for readiness reads the journal of the unit",
+    "Notify": "the role waits for readiness itself",
+    "Pull": "the image is pulled before anything is stopped",
+    "ServiceName": "the role names it after the instance",
+}
+
+
+@dataclass(frozen=True)
+class Container:
+    """What runs in the container, and what it gets of the node."""
+
+    name: str
+    """Name of the container: that of the unit without ``.service``."""
+    image: str
+    """As :func:`image_reference` returns it."""
+    argv: t.Sequence[str]
+    """The command; its first word replaces the entry point of the image."""
+    user: str
+    """Numbers, ``uid:gid``: the names of the node mean nothing in the image."""
+    environment: t.Mapping[str, t.Any] = field(default_factory=dict)
+    secrets: t.Collection[str] = ()
+    """Names of variables that come from ``EnvironmentFile=`` of the service; their values stand in no command."""
+    volumes: t.Sequence[str] = ()
+    """``/on/the/node:/in/the/container[:options]``"""
+    devices: t.Sequence[str] = ()
+    """CDI devices (``nvidia.com/gpu=0``) or paths below /dev."""
+    shm_size: str = ""
+    """Size of an own /dev/shm (``16g``); empty for the one of the node."""
+
+
+def image_reference(image: str, *, allow_local: bool = False) -> str:
+    """The image as podman takes it: ``registry/name@sha256:...`` (a tag in between is dropped), or an image id.
+
+    Raises ModelopsError for a tag alone, which can be another image tomorrow, and for a name without registry.
+    """
+    local = _LOCAL_ID.fullmatch(image)
+    if local and allow_local:
+        return local[1]
+    if local:
+        raise ModelopsError(
+            f"serve_image is the id of a local image, {image}, which no other node can pull.",
+            "Write it as registry/name@sha256:..., or set serve_image_local to true to use what is on this node.",
+        )
+    match = _REFERENCE.fullmatch(image)
+    if match is None:
+        raise ModelopsError(
+            f"serve_image is {image!r}, which is no full name of an image.",
+            "Write it with its registry and its digest, as docker.io/vllm/vllm-openai@sha256:...",
+        )
+    if match["digest"] is None:
+        raise ModelopsError(
+            f"serve_image is {image}, without a digest: a tag can be another image tomorrow, so that neither a second"
+            " node nor a rollback would get the same one.",
+            f"Look the digest up (skopeo inspect --format '{{{{.Digest}}}}' docker://{image}) and write"
+            f" {match['name']}@sha256:...",
+        )
+    return f"{match['name']}@{match['digest']}"
+
+
+def container_file(sections: Sections, container: Container, overrides: Sections | None = None) -> str:
+    """The text of ``<name>.container``. Raises ModelopsError for what Quadlet or podman would read differently.
+
+    It has no [Install] section: systemd starts a generated unit at boot by a link that the switch makes when the
+    release has proven itself, as it enables a service in a virtual environment.
+    """
+    own = dict(overrides or {})
+    added = dict(own.pop(SECTION, {}))
+    merged = render.unit_with_overrides(sections, own)
+    merged.pop("Install", None)
+    service = merged["Service"]
+    moved = _moved(service)
+    stop = _stop_timeout(service)
+    block = {
+        "ContainerName": container.name,
+        "Image": container.image,
+        "User": _owner(container.user)[0],
+        "Group": _owner(container.user)[1],
+        "Network": "host",
+        "NoNewPrivileges": service.get("NoNewPrivileges", True),
+        "DropCapability": "all",
+        # The model belongs to the node and is not relabelled for one container; NVIDIA's devices need it too.
+        "SecurityLabelDisable": True,
+        "AddDevice": [_checked(_DEVICE, d, "A device of the container") for d in container.devices],
+        "Volume": [_literal(_volume(v)) for v in container.volumes],
+        "Environment": [_word(w) for w in _environment(container.environment)],
+        "PodmanArgs": [
+            _word(flag)
+            for flag in (
+                f"--entrypoint={container.argv[0]}",
+                "--pull=never",
+                # Straight to the journal, under the unit and its invocation.
+                "--log-driver=passthrough",
+                f"--stop-timeout={stop}",
+                # The unit's own limit of tasks holds; podman's 2048 are too few for eight workers that compile.
+                "--pids-limit=0",
+                f"--shm-size={_checked(_SIZE, container.shm_size, 'serve_container_shm_size')}"
+                if container.shm_size
+                else "--ipc=host",
+                *moved,
+                *(f"--env={_checked(_VARIABLE, name, 'A secret')}" for name in sorted(container.secrets)),
+            )
+        ],
+        "Exec": " ".join(_word(word) for word in container.argv[1:]),
+    }
+    merged["Service"] = {k: v for k, v in service.items() if k not in _REPLACED and not _acts_on_process(k)}
+    merged = {"Unit": merged.pop("Unit", {}), SECTION: _with_overrides(block, added), **merged}
+    return render.unit(merged)
+
+
+def _acts_on_process(key: str) -> bool:
+    return key in _FLAGS or key.startswith("Limit")
+
+
+def _moved(service: t.Mapping[str, t.Any]) -> list[str]:
+    """The flags of ``podman run`` for the directives of [Service] that are about vLLM's process."""
+    flags = []
+    for key, value in service.items():
+        if value is None or not _acts_on_process(key):
+            continue
+        if key in _FLAGS:
+            flags.append(f"{_FLAGS[key]}={value}")
+            continue
+        name, text = key[len("Limit") :].lower(), str(value)
+        if name not in _ULIMITS or not _LIMIT_VALUE.fullmatch(text):
+            raise ModelopsError(
+                f"{key}={value} in [Service] cannot be given to a container.",
+                f"Write Limit with one of {', '.join(_ULIMITS).upper()} and a number, infinity or soft:hard.",
+            )
+        soft, _colon, hard = text.replace("infinity", "-1").partition(":")
+        flags.append(f"--ulimit={name}={soft}:{hard or soft}")
+    return flags
+
+
+def _stop_timeout(service: t.Mapping[str, t.Any]) -> int:
+    """Seconds that podman waits for vLLM's end before it kills, less than systemd waits for podman."""
+    text = str(service.get("TimeoutStopSec", ""))
+    if not text.isdigit() or int(text) <= _STOP_MARGIN:
+        raise ModelopsError(
+            f"TimeoutStopSec={text} is no number of seconds above {_STOP_MARGIN}.", "Set serve_stop_timeout to one."
+        )
+    return int(text) - _STOP_MARGIN
+
+
+def _owner(user: str) -> tuple[str, str]:
+    uid, _colon, gid = _checked(_OWNER, user, "The user of the container").partition(":")
+    return uid, gid
+
+
+def _volume(text: str) -> str:
+    source, _colon, rest = text.partition(":")
+    target, _colon, options = rest.partition(":")
+    if not source.startswith("/") or not target.startswith("/") or ":" in options:
+        raise ModelopsError(
+            f"The volume {text!r} of the container is not /on/the/node:/in/the/container[:options].",
+            "Use absolute paths without a colon; a model below such a path has to move.",
+        )
+    return text
+
+
+def volume_source(text: str) -> str:
+    """The path on the node. Raises ModelopsError as :func:`container_file` does."""
+    return _volume(text).partition(":")[0]
+
+
+def _environment(env: t.Mapping[str, t.Any]) -> list[str]:
+    render.unit_environment(env)  # refuses what systemd could not carry
+    return [f"{name}={env[name]}" for name in sorted(env)]
+
+
+def _word(text: str) -> str:
+    """One word that Quadlet splits off and writes into ``ExecStart=``, where systemd expands ``%`` and ``$``."""
+    return render.exec_line([text])
+
+
+def _literal(text: str) -> str:
+    """A value that Quadlet takes as one word, whatever is in it, and writes into ``ExecStart=``."""
+    return text.replace("%", "%%").replace("$", "$$")
+
+
+def _checked(pattern: re.Pattern[str], text: str, what: str) -> str:
+    if not pattern.fullmatch(text):
+        raise ModelopsError(f"{what} is {text!r}, which does not match {pattern.pattern}.", "Correct it.")
+    return text
+
+
+def _with_overrides(block: t.Mapping[str, t.Any], overrides: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    """Lists get longer, other values are replaced."""
+    merged = dict(block)
+    for key, value in overrides.items():
+        if key in _KEPT:
+            raise ModelopsError(
+                f"serve_unit_overrides must not change {key} of [{SECTION}]: {_KEPT[key]}.", "Leave it out."
+            )
+        before = merged.get(key)
+        if isinstance(before, list):
+            merged[key] = before + (value if isinstance(value, list) else [value])
+        else:
+            merged[key] = value
+    return merged
