@@ -16,6 +16,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import threading
 import typing as t
 
 # Gone with the next boot, as the jobs are.
@@ -46,6 +47,7 @@ class ProgressFile:
     def __init__(self, path: str, run: str) -> None:
         self._path, self._run = path, run
         self._beat = 0
+        self._lock = threading.Lock()
 
     def __enter__(self) -> ProgressFile:
         return self
@@ -61,15 +63,17 @@ class ProgressFile:
         return f"{self._path}.{os.getpid()}.new"
 
     def tell(self, line: str) -> None:
-        """Say what is being done now. Nobody's job fails because its progress could not be told."""
-        self._beat += 1
-        state = {"run": self._run, "pid": os.getpid(), "beat": self._beat, "line": line}
-        with contextlib.suppress(OSError):
-            folder = os.path.dirname(self._path)
-            with contextlib.suppress(FileExistsError):
-                os.mkdir(folder)
-                os.chmod(folder, 0o755)
-            with open(self._new, "w", encoding="utf-8") as f:
-                json.dump(state, f)
-            os.chmod(self._new, 0o644)
-            os.replace(self._new, self._path)
+        """Say what is being done now, from any thread. Nobody's job fails because its progress could not be told."""
+        with self._lock, contextlib.suppress(OSError):
+            self._beat += 1
+            self._write({"run": self._run, "pid": os.getpid(), "beat": self._beat, "line": line})
+
+    def _write(self, state: dict[str, t.Any]) -> None:
+        folder = os.path.dirname(self._path)
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(folder)
+            os.chmod(folder, 0o755)
+        with open(self._new, "w", encoding="utf-8") as f:
+            json.dump(state, f)
+        os.chmod(self._new, 0o644)
+        os.replace(self._new, self._path)

@@ -76,8 +76,60 @@ options:
       - Ask a question as well and refuse an answer that makes no sense, such as one token repeated, replacement
         characters, or no 5 for 2+3.
       - With V(false) a completion of one token is enough, as a model with random weights needs it.
+      - An answer without sense is asked for once more with the sampling of the model's own generation config, as some
+        thinking models never come to an end without it.
+      - An answer that was cut off while the model thought is judged by what it holds, and RV(findings) says so.
     type: bool
     default: true
+  tool_call:
+    description:
+      - Offer a tool to the model as part of the smoke test, and refuse an answer that is no parsed call of it with
+        readable arguments.
+      - It finds a tool call parser or a chat template of another model. Use it for models that call tools.
+    type: bool
+    default: false
+    version_added: 1.1.0
+  reasoning:
+    description:
+      - Where the smoke test expects the thinking of the model.
+      - V(split) requires it in a field of its own, C(reasoning) or C(reasoning_content), and no marks of thinking in
+        the content. It is for models with a reasoning parser that splits, such as C(minimax_m2).
+      - V(append) accepts it in the content, where parsers such as C(minimax_m2_append_think) leave it.
+      - V(none) accepts it anywhere, and says in RV(findings) when clients will see it as the answer.
+    type: str
+    choices:
+      - none
+      - split
+      - append
+    default: none
+    version_added: 1.1.0
+  plan:
+    description:
+      - What M(modelops.vllm.layout_info) planned for the instance. RV(findings) tells where RV(engine) is far from it.
+      - What is not given is not compared.
+    type: dict
+    version_added: 1.1.0
+    suboptions:
+      weights_gib:
+        description: Weights on the fullest GPU in GiB, C(weights_gib_per_gpu) of the layout.
+        type: float
+      kv_tokens:
+        description: Tokens that the KV cache of one engine and data parallel rank holds, C(kv_tokens) of the layout.
+        type: int
+      max_concurrency:
+        description: Requests of the full length that fit into it at once, C(max_concurrency) of the layout.
+        type: float
+      max_model_len:
+        description: Longest request in tokens.
+        type: int
+  progress_interval:
+    description:
+      - Seconds between two lines that tell how far the start is, such as the shards that are loaded. V(0) for none.
+      - The lines go to standard error, and AWX shows them in the output of the job.
+      - Unless it is V(0), the module runs as a job on the node, and the task waits for a lost connection to come back.
+    type: int
+    default: 30
+    version_added: 1.1.0
 seealso:
   - module: modelops.vllm.layout_info
 """
@@ -97,6 +149,16 @@ EXAMPLES = r"""
     model: minimax-m2.5
     api_key: "{{ vllm_api_key }}"
     timeout: 60
+
+- name: Prove that tools and thinking reach the clients as they should, and compare with the plan
+  modelops.vllm.vllm_ready:
+    unit: vllm-main.service
+    model: minimax-m2.5
+    tool_call: true
+    reasoning: split
+    plan:
+      weights_gib: 53.7
+      kv_tokens: 434000
 """
 
 RETURN = r"""
@@ -167,6 +229,17 @@ engine:
     graph_capture_seconds:
       description: Time to capture CUDA graphs, in seconds.
       type: float
+findings:
+  description:
+    - What there is to know about an instance that is ready, each with C(id), C(severity), C(message), C(numbers) and
+      C(remedy). None of them fails the task.
+    - V(plan-weights-differ), V(plan-kv-tokens-differ), V(plan-concurrency-differs) and V(plan-max-model-len-differs)
+      are deviations from O(plan).
+    - V(smoke-cut-off), V(tool-call-undecided) and V(think-tag-in-content) are about the answers of the smoke test.
+  returned: always
+  type: list
+  elements: dict
+  version_added: 1.1.0
 unit:
   description: The state of the unit. V(null) without O(unit).
   returned: always
@@ -194,7 +267,7 @@ unit:
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.modelops.vllm.plugins.module_utils._errors import guarded
-from ansible_collections.modelops.vllm.plugins.module_utils._serve.shells import wait_and_report
+from ansible_collections.modelops.vllm.plugins.module_utils._serve.waiting import wait_and_report
 
 
 def main() -> None:
@@ -208,6 +281,18 @@ def main() -> None:
             "poll": {"type": "int", "default": 2},
             "completion_timeout": {"type": "int", "default": 300},
             "smoke": {"type": "bool", "default": True},
+            "tool_call": {"type": "bool", "default": False},
+            "reasoning": {"type": "str", "choices": ["none", "split", "append"], "default": "none"},
+            "plan": {
+                "type": "dict",
+                "options": {
+                    "weights_gib": {"type": "float"},
+                    "kv_tokens": {"type": "int"},
+                    "max_concurrency": {"type": "float"},
+                    "max_model_len": {"type": "int"},
+                },
+            },
+            "progress_interval": {"type": "int", "default": 30},
         },
         supports_check_mode=True,
     )

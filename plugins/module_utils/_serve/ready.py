@@ -10,7 +10,8 @@ import time
 import typing as t
 from dataclasses import dataclass, field
 
-from . import causes, enginelog
+from .._findings import Finding
+from . import causes, enginelog, loading
 from .causes import Cause
 from .probe import Answer
 from .systemd import Unit, UnitState
@@ -51,17 +52,26 @@ class Outcome:
     unit: UnitState | None = None
     log_tail: list[str] = field(default_factory=list)
     engine: dict[str, t.Any] = field(default_factory=dict)
+    findings: tuple[Finding, ...] = ()
+
+
+def _silent(_line: str) -> None:
+    """For those who need not be told."""
 
 
 @dataclass
 class Waiter:
-    """One wait. ``ask`` asks the server once and takes the seconds that are left."""
+    """One wait. ``ask`` asks the server once and takes the seconds that are left.
+
+    ``tell`` gets a line after each look: the seconds so far, and what the start does now.
+    """
 
     ask: t.Callable[[float], Answer]
     unit: Unit | None
     timeout: float
     poll: float
     clock: Clock = field(default_factory=RealClock)
+    tell: t.Callable[[str], None] = _silent
 
     def wait(self) -> Outcome:
         """Until ready, a cause, or ``timeout`` seconds. Raises ModelopsError when the unit cannot be asked."""
@@ -76,17 +86,29 @@ class Waiter:
                 state = self.unit.state()
                 self.unit.read_journal(state)
             if answer.stage == "ready" and (state is None or state.active == "active"):
-                return self._outcome(start, state, None)
+                return self._outcome(start, state, None, answer.findings)
             found = self._judge(state, first_restarts, answer)
             if found is None:
                 since.clear()
             else:
                 cause, grace = found
-                if self.clock.now() - since.setdefault(grace, self.clock.now()) >= grace:
+                now = self.clock.now()
+                if now - since.setdefault(grace, now) >= grace:
                     return self._outcome(start, state, cause)
             if left <= 0:
                 return self._outcome(start, state, self._timed_out(answer))
+            self.tell(f"{self.clock.now() - start:.0f} s: {self._stage(state, answer, found)}")
             self.clock.sleep(self.poll)
+
+    def _stage(self, state: UnitState | None, answer: Answer, found: tuple[Cause, float] | None) -> str:
+        if found is not None:
+            return f"it seems to have failed, more of the log is awaited: {found[0].line[:200]}"
+        asked = answer.detail or answer.stage
+        if self.unit is None or state is None:
+            return asked
+        if answer.stage == "connect":
+            return loading.stage(self.unit.lines) or f"the unit is {state.active} and has not said anything yet"
+        return asked
 
     def _judge(self, state: UnitState | None, first_restarts: int, answer: Answer) -> tuple[Cause, float] | None:
         """The reason to give up, and for how many seconds it must hold before that."""
@@ -131,7 +153,9 @@ class Waiter:
             " progress, raise the timeout: a first start compiles kernels and can be silent for minutes.",
         )
 
-    def _outcome(self, start: float, state: UnitState | None, cause: Cause | None) -> Outcome:
+    def _outcome(
+        self, start: float, state: UnitState | None, cause: Cause | None, findings: tuple[Finding, ...] = ()
+    ) -> Outcome:
         lines = self.unit.lines if self.unit is not None else []
         return Outcome(
             ready=cause is None,
@@ -140,4 +164,5 @@ class Waiter:
             unit=state,
             log_tail=[line for line in lines if line.strip()][-TAIL_LINES:],
             engine=enginelog.figures(lines),
+            findings=findings,
         )

@@ -8,25 +8,17 @@ from __future__ import annotations
 
 import os
 import typing as t
-import urllib.parse
 
 from .._errors import ModelopsError
 from .._findings import as_dicts, has_errors
 from . import args, ports
 from .check import Gate, Question, release
-from .probe import Answer, ask, requester
-from .ready import Outcome, Waiter
+from .release import Store
 from .systemd import Unit
 from .vllm_cli import Cli
 
 if t.TYPE_CHECKING:  # pragma: no cover
     from ansible.module_utils.basic import AnsibleModule
-
-_BOUNDS: t.Final[t.Mapping[str, tuple[int, int]]] = {
-    "timeout": (1, 86400),
-    "poll": (1, 60),
-    "completion_timeout": (1, 3600),
-}
 
 
 def _command(module: AnsibleModule, argv: t.Sequence[str], env: dict[str, str] | None = None) -> tuple[int, str, str]:
@@ -37,67 +29,6 @@ def _command(module: AnsibleModule, argv: t.Sequence[str], env: dict[str, str] |
     clean = [] if env is None else ["/usr/bin/env", "-i", *(f"{name}={value}" for name, value in env.items())]
     rc, out, err = module.run_command([*clean, *argv], cwd=module.tmpdir, errors="surrogate_then_replace")
     return int(rc), str(out), str(err)
-
-
-# ---------------------------------------------------------------------------------------------- vllm_ready
-
-
-def wait_and_report(module: AnsibleModule) -> None:
-    """vllm_ready"""
-    p = module.params
-    for name, (low, high) in _BOUNDS.items():
-        if not low <= p[name] <= high:
-            raise ModelopsError(f"{name} is {p[name]}; it must be from {low} to {high}.", "Correct it.")
-    check_url(p["url"])
-    if module.check_mode:
-        module.exit_json(changed=False, **report(Outcome(False, 0.0), "") | {"ready": None})
-    key: str | None = p["api_key"]
-    request = requester(p["url"], key)
-
-    def ask_once(left: float) -> Answer:
-        return ask(request, p["model"], want_sense=p["smoke"], seconds=min(left, p["completion_timeout"]))
-
-    unit = Unit(p["unit"], lambda argv: _command(module, argv)) if p["unit"] else None
-    outcome = Waiter(ask_once, unit, p["timeout"], p["poll"]).wait()
-    result = report(outcome, key or "")
-    if outcome.ready:
-        module.exit_json(changed=False, **result)
-    cause = result["cause"]
-    tail = "\n".join(result["log_tail"])
-    module.fail_json(
-        changed=False,
-        msg=f"Not ready after {outcome.seconds:.0f} s [{cause['id']}]: {cause['line']}\n{cause['remedy']}"
-        + (f"\nThe last lines of the journal:\n{tail}" if tail else ""),
-        **result,
-    )
-
-
-def check_url(url: str) -> None:
-    """An address without credentials, path or query: they would appear in logs. Raises ModelopsError."""
-    parts = urllib.parse.urlsplit(url)
-    if parts.username or parts.password:
-        raise ModelopsError("url holds a user or a password.", "Give the key as api_key.")
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.path not in ("", "/"):
-        raise ModelopsError(
-            f"url is {url!r}, which is no address of a server.", "Write it as http://127.0.0.1:8000, without a path."
-        )
-
-
-def report(outcome: Outcome, secret: str) -> dict[str, t.Any]:
-    """The return values of vllm_ready, without ``secret``."""
-
-    def clean(text: str) -> str:
-        return text.replace(secret, "********") if secret else text
-
-    cause = outcome.cause
-    return {
-        "ready": outcome.ready,
-        "seconds": outcome.seconds,
-        "cause": None if cause is None else {key: clean(value) for key, value in cause.as_dict().items()},
-        "log_tail": [clean(line) for line in outcome.log_tail],
-        "engine": outcome.engine,
-        "unit": None if outcome.unit is None else outcome.unit.as_dict(),
-    }
 
 
 # ------------------------------------------------------------------------------------------ vllm_args_info
@@ -174,13 +105,14 @@ def judge_port(module: AnsibleModule) -> dict[str, t.Any]:
     ss = ["ss", "-ltnH", "--cgroup", "sport", "=", f":{p['port']}"]
     holders = ports.owners(p["port"], lambda: _command(module, ss)[1])
     bind_errno = ports.bind_error(p["host"], p["port"])
-    unit: str = p["unit"]
-    if bind_errno and not holders and unit:
-        state = Unit(unit, lambda argv: _command(module, argv)).state()
+    ours = {p["unit"]} if p["unit"] else set()
+    if p["state_dir"]:
+        ours |= Store(p["state_dir"]).units()
+    if bind_errno and not holders:
         # An instance of ours that still loads has bound its port and does not listen yet.
-        if state.active in ("active", "activating"):
-            holders = [ports.Owner(0, "vllm", unit)]
-    findings = ports.judge(p["host"], p["port"], unit, bind_errno, holders)
+        states = {unit: Unit(unit, lambda argv: _command(module, argv)).state() for unit in sorted(ours)}
+        holders = [ports.Owner(0, "vllm", u) for u, s in states.items() if s.active in ("active", "activating")]
+    findings = ports.judge(p["host"], p["port"], ours, bind_errno, holders)
     return {
         "free": not bind_errno,
         "valid": not has_errors(findings),

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import stat
+import threading
 from pathlib import Path
 
 import pytest
@@ -59,6 +60,17 @@ def test_the_file_goes_when_the_block_fails(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="the module failed"):
         fail()
     assert os.listdir(tmp_path) == []
+
+
+def test_threads_may_tell_at_the_same_time(tmp_path: Path) -> None:
+    with ProgressFile(str(tmp_path / "x.json"), "r") as progress:
+        threads = [threading.Thread(target=lambda: [progress.tell("loading") for _i in range(50)]) for _t in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert json.loads((tmp_path / "x.json").read_text())["beat"] == 200
+        assert os.listdir(tmp_path) == ["x.json"]
 
 
 def test_paths_that_both_sides_know() -> None:

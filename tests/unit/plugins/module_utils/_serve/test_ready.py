@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from ansible_collections.modelops.vllm.plugins.module_utils._findings import info
 from ansible_collections.modelops.vllm.plugins.module_utils._serve.causes import Cause
 from ansible_collections.modelops.vllm.plugins.module_utils._serve.probe import Answer
 from ansible_collections.modelops.vllm.plugins.module_utils._serve.ready import Outcome, Waiter
@@ -142,6 +143,63 @@ def test_a_server_that_is_healthy_and_fails_its_first_request_is_not_ready() -> 
 def test_other_answers_that_waiting_cannot_mend_end_it_at_once() -> None:
     wrong = Answer("models", "", Cause("served-name-missing", "a", "b"))
     assert wait({0: (RUNNING, [])}, {0: wrong}).seconds == 0
+
+
+class TickingClock(FakeClock):
+    """A clock that is never the same twice, as the real one."""
+
+    def now(self) -> float:
+        self.time += 1e-6
+        return self.time
+
+
+def test_at_once_means_that_the_server_is_asked_once() -> None:
+    wrong = Answer("models", "", Cause("served-name-missing", "a", "b"))
+    asked: list[float] = []
+
+    def ask(left: float) -> Answer:
+        asked.append(left)
+        return wrong
+
+    outcome = Waiter(ask, None, 600, 2, TickingClock()).wait()
+    assert (outcome.seconds, len(asked)) == (0, 1)
+
+
+def told(
+    script: dict[float, tuple[UnitState, list[str]]] | None, answers: dict[float, Answer], seconds: float = 10
+) -> list[str]:
+    clock = FakeClock()
+    lines: list[str] = []
+    unit = None if script is None else FakeUnit(clock, script)
+    Waiter(
+        lambda _left: answers[max(s for s in answers if s <= clock.time - 100)], unit, seconds, 5, clock, lines.append
+    ).wait()
+    return lines
+
+
+def test_each_look_tells_what_the_log_says_of_the_load() -> None:
+    bar = "Loading safetensors checkpoint shards:  45% Completed | 57/126 [01:10<01:24,  1.22s/it]"
+    health = Answer("health", "/health: 503")
+    assert told({0: (RUNNING, []), 5: (RUNNING, [bar])}, {0: CONNECT, 10: health, 15: READY}, 60) == [
+        "0 s: the unit is active and has not said anything yet",
+        "5 s: loading weights: 57 of 126 shards (45 %)",
+        "10 s: /health: 503",
+    ]
+
+
+def test_an_end_that_is_looked_into_is_told() -> None:
+    assert told({0: (RUNNING, [WRAPPER])}, {0: CONNECT}, 5) == [
+        f"0 s: it seems to have failed, more of the log is awaited: {WRAPPER}"
+    ]
+
+
+def test_without_a_unit_the_server_is_told() -> None:
+    assert told(None, {0: CONNECT, 5: READY}) == ["0 s: /health: Connection refused"]
+
+
+def test_what_the_answer_says_is_kept() -> None:
+    note = info("smoke-cut-off", "x")
+    assert wait(None, {0: Answer("ready", findings=(note,))}).findings == (note,)
 
 
 def test_a_missing_unit_is_said_at_once() -> None:
