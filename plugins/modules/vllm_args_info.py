@@ -24,9 +24,29 @@ extends_documentation_fragment:
 options:
   vllm_bin:
     description:
-      - The C(vllm) executable.
+      - The C(vllm) executable. With O(container) its path in the image, or its name.
     type: path
     required: true
+  container:
+    description:
+      - Ask the vLLM of an image, by podman. Each question runs in a container of its own, without a network.
+    type: dict
+    version_added: 1.1.0
+    suboptions:
+      image:
+        description: The image, as RV(modelops.vllm.vllm_image#module:reference) has it.
+        type: str
+        required: true
+      volumes:
+        description: Volumes of the instance whose source is on the node already.
+        type: list
+        elements: str
+        default: []
+      devices:
+        description: Devices of the instance. A vLLM for CUDA cannot be asked without the driver that comes with them.
+        type: list
+        elements: str
+        default: []
   assume_version:
     description:
       - The version to report where O(vllm_bin) does not exist, as in check mode before the installation.
@@ -150,7 +170,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 installed:
-  description: Whether O(vllm_bin) is an executable file.
+  description: Whether O(vllm_bin) is an executable file, or the image of O(container) is on the node.
   returned: always
   type: bool
 version:
@@ -214,11 +234,18 @@ MANAGED = {
     "trust_remote_code": {"type": "bool", "default": False},
 }
 
+CONTAINER = {
+    "image": {"type": "str", "required": True},
+    "volumes": {"type": "list", "elements": "str", "default": []},
+    "devices": {"type": "list", "elements": "str", "default": []},
+}
+
 
 def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "vllm_bin": {"type": "path", "required": True},
+            "container": {"type": "dict", "options": CONTAINER},
             "assume_version": {"type": "str", "default": ""},
             "min_version": {"type": "str", "default": ""},
             "managed": {"type": "dict", "options": MANAGED},

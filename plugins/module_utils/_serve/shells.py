@@ -13,6 +13,8 @@ from .._errors import ModelopsError
 from .._findings import as_dicts, has_errors
 from . import args, ports
 from .check import Gate, Question, release
+from .container_cli import ContainerCli
+from .podman import Podman, Sandbox
 from .release import Store
 from .systemd import Unit
 from .vllm_cli import Cli
@@ -21,7 +23,9 @@ if t.TYPE_CHECKING:  # pragma: no cover
     from ansible.module_utils.basic import AnsibleModule
 
 
-def _command(module: AnsibleModule, argv: t.Sequence[str], env: dict[str, str] | None = None) -> tuple[int, str, str]:
+def run_command(
+    module: AnsibleModule, argv: t.Sequence[str], env: dict[str, str] | None = None
+) -> tuple[int, str, str]:
     """Run a program, with exactly ``env`` when given. A missing program is status 127, as in a shell."""
     if "/" not in argv[0] and module.get_bin_path(argv[0]) is None:
         return 127, "", f"{argv[0]}: not found"
@@ -37,13 +41,9 @@ def _command(module: AnsibleModule, argv: t.Sequence[str], env: dict[str, str] |
 def judge_args(module: AnsibleModule) -> dict[str, t.Any]:
     """vllm_args_info: the result to return."""
     p = module.params
-    binary: str = p["vllm_bin"]
-    installed = os.access(binary, os.X_OK) and os.path.isfile(binary)
-    cli = None
-    version: str = p["assume_version"]
-    if installed:
-        cli = Cli(binary, lambda argv, env: _command(module, argv, env), module.tmpdir)
-        version = cli.version()
+    cli = _cli(module)
+    installed = cli is not None
+    version: str = cli.version() if cli else p["assume_version"]
     numbers = release(version)
     result: dict[str, t.Any] = {
         "installed": installed,
@@ -71,6 +71,20 @@ def judge_args(module: AnsibleModule) -> dict[str, t.Any]:
         "stamp": verdict.stamp,
         "asked": verdict.asked,
     }
+
+
+def _cli(module: AnsibleModule) -> Cli | None:
+    """The vLLM to ask, that of an image or that of this node; None when it is not here."""
+    binary: str = module.params["vllm_bin"]
+    said = module.params["container"]
+    if said is not None:
+        sandbox = Sandbox(said["image"], said["volumes"], said["devices"])
+        if Podman(lambda argv: run_command(module, argv)).image(sandbox.image) is None:
+            return None
+        return ContainerCli(sandbox, binary, lambda argv: run_command(module, argv), module.tmpdir)
+    if os.access(binary, os.X_OK) and os.path.isfile(binary):
+        return Cli(binary, lambda argv, env: run_command(module, argv, env), module.tmpdir)
+    return None
 
 
 def managed_flags(managed: t.Mapping[str, t.Any]) -> args.Flags:
@@ -103,14 +117,14 @@ def judge_port(module: AnsibleModule) -> dict[str, t.Any]:
     """vllm_port_info: the result to return."""
     p = module.params
     ss = ["ss", "-ltnH", "--cgroup", "sport", "=", f":{p['port']}"]
-    holders = ports.owners(p["port"], lambda: _command(module, ss)[1])
+    holders = ports.owners(p["port"], lambda: run_command(module, ss)[1])
     bind_errno = ports.bind_error(p["host"], p["port"])
     ours = {p["unit"]} if p["unit"] else set()
     if p["state_dir"]:
         ours |= Store(p["state_dir"]).units()
     if bind_errno and not holders:
         # An instance of ours that still loads has bound its port and does not listen yet.
-        states = {unit: Unit(unit, lambda argv: _command(module, argv)).state() for unit in sorted(ours)}
+        states = {unit: Unit(unit, lambda argv: run_command(module, argv)).state() for unit in sorted(ours)}
         holders = [ports.Owner(0, "vllm", u) for u, s in states.items() if s.active in ("active", "activating")]
     findings = ports.judge(p["host"], p["port"], ours, bind_errno, holders)
     return {
