@@ -153,6 +153,8 @@ def main() -> None:
     module = AnsibleModule(argument_spec=reporting.REPORT_SPEC, supports_check_mode=True)
     with guarded(module):
         result = reporting.reported(module.params, write=not module.check_mode)
+    if hint := reporting.hint(module.params):
+        module.warn(hint)
     module.exit_json(**result)
 
 

@@ -103,11 +103,21 @@ class Notes:
 
 
 @dataclass(frozen=True)
+class Code:
+    """Lines to copy."""
+
+    text: str
+
+
+Body = Charts | Table | Bullets | Notes | Code
+
+
+@dataclass(frozen=True)
 class Section:
     """A heading with what stands below it."""
 
     title: str
-    body: Charts | Table | Bullets | Notes
+    body: Body
 
 
 @dataclass(frozen=True)

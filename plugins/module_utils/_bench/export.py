@@ -11,7 +11,7 @@ import io
 import typing as t
 
 from .compare import flatten
-from .report import Report
+from .figures import Series
 
 # Columns of the load and the verdict, before the figures.
 _LEADING: t.Final = ("point.id", "repeat", "valid", "findings", "run", "started_unix", "ended_unix")
@@ -19,19 +19,24 @@ _LEADING: t.Final = ("point.id", "repeat", "valid", "findings", "run", "started_
 _PARTS: t.Final = ("point", "metrics", "energy", "cost", "server", "client")
 
 
-def csv_table(report: Report) -> str:
-    """All records of a report with every figure under its dotted name; empty cells are figures that do not exist."""
+def csv_table(series: t.Sequence[Series]) -> str:
+    """All records with every figure under its dotted name; empty cells are figures that do not exist.
+
+    With more than one series a column says whose the figures are.
+    """
+    leading = [*(["what"] if len(series) > 1 else []), *_LEADING]
     rows = []
-    for result in report.results:
-        for record in result.records:
-            row = {name: record.get(name) for name in ("repeat", "valid", "run", "started_unix", "ended_unix")}
-            row["findings"] = " ".join(found["id"] for found in record["findings"])
-            for part in _PARTS:
-                row.update(flatten(record.get(part) or {}, part))
-            rows.append({name: value for name, value in row.items() if not isinstance(value, (list, dict))})
-    others = sorted({name for row in rows for name in row} - set(_LEADING))
+    measured = [(each.label, record) for each in series for result in each.results for record in result.records]
+    for label, record in measured:
+        row = {name: record.get(name) for name in ("repeat", "valid", "run", "started_unix", "ended_unix")}
+        row["what"] = label
+        row["findings"] = " ".join(found["id"] for found in record["findings"])
+        for part in _PARTS:
+            row.update(flatten(record.get(part) or {}, part))
+        rows.append({name: value for name, value in row.items() if not isinstance(value, (list, dict))})
+    others = sorted({name for row in rows for name in row} - {"what", *_LEADING})
     out = io.StringIO()
-    writer = csv.DictWriter(out, [*_LEADING, *others], lineterminator="\n", restval="")
+    writer = csv.DictWriter(out, [*leading, *others], lineterminator="\n", restval="", extrasaction="ignore")
     writer.writeheader()
     writer.writerows(rows)
     return out.getvalue()

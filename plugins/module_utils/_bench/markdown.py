@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import typing as t
 
-from .document import Bullets, Charts, Document, Notes, Table
+from .document import Bullets, Charts, Code, Document, Notes, Table
 
 
 def escape(text: str) -> str:
@@ -33,11 +33,13 @@ def _finding(found: t.Mapping[str, t.Any]) -> str:
     )
 
 
-def _body(body: Table | Bullets | Notes) -> list[str]:
+def _body(body: Table | Bullets | Notes | Code) -> list[str]:
     if isinstance(body, Table):
         return table(body.headings, body.rows)
     if isinstance(body, Bullets):
         return [f"- {escape(item)}" for item in body.items]
+    if isinstance(body, Code):
+        return [f"    {line}" for line in body.text.splitlines()]
     return [_finding(found) for found in body.findings] or ["None."]
 
 

@@ -11,7 +11,7 @@ import string
 import typing as t
 
 from . import plots
-from .document import Bullets, Charts, Document, Notes, Table
+from .document import Body, Bullets, Charts, Code, Document, Notes, Table
 
 NO_DIAGRAMS: t.Final = (
     "There are no diagrams: matplotlib is not installed for the Python that wrote this page. The tables have all their "
@@ -43,8 +43,8 @@ h1 { font-size: 1.5rem; line-height: 1.25; margin: 0 0 .75rem; overflow-wrap: an
 h2 { font-size: 1.1rem; margin: 2rem 0 .6rem; }
 .verdict { margin: 0 0 1rem; padding: .7rem .9rem; background: var(--card); border-left: .3rem solid var(--accent);
            border-radius: .25rem; font-weight: 600; }
-.verdict.better { border-color: var(--good); }
-.verdict.worse, .verdict.invalid { border-color: var(--bad); color: var(--bad); }
+.verdict.better, .verdict.winner { border-color: var(--good); }
+.verdict.worse, .verdict.invalid, .verdict.no_winner { border-color: var(--bad); color: var(--bad); }
 .verdict.not_comparable { border-color: var(--warn); }
 dl.facts { display: grid; grid-template-columns: repeat(auto-fit, minmax(11rem, 1fr)); gap: .5rem; margin: 0; }
 dl.facts div { background: var(--card); border-radius: .4rem; padding: .5rem .75rem; min-width: 0; }
@@ -59,13 +59,16 @@ td:last-child { white-space: normal; }
 th:first-child, td:first-child, .words td, .words th { text-align: left; }
 .words td { white-space: normal; overflow-wrap: anywhere; }
 .words td:first-child { color: var(--soft); width: 14rem; }
-tr.better td:last-child { color: var(--good); } tr.worse td:last-child { color: var(--bad); font-weight: 600; }
-.charts { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 24rem), 1fr)); gap: 1rem; }
+tr.better .judged { color: var(--good); font-weight: 600; } tr.worse .judged { color: var(--bad); font-weight: 600; }
+td.prose, th.prose { text-align: left; white-space: normal; min-width: 16rem; }
+.charts { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 24rem), 1fr)); gap: 1rem;
+          align-items: start; }
 figure { margin: 0; padding: .75rem; background: var(--card); border-radius: .4rem; min-width: 0; }
 figure h3 { margin: 0 0 .4rem; font-size: 1rem; }
 figure svg { display: block; width: 100%; max-width: 36rem; height: auto; margin: 0 auto; }
 figure svg text { font-family: inherit !important; }
 figcaption { color: var(--soft); font-size: .85rem; margin-top: .4rem; }
+pre { margin: 0; padding: .75rem; background: var(--card); border-radius: .4rem; overflow-x: auto; }
 ul { padding-left: 1.2rem; }
 ul.findings { list-style: none; padding: 0; }
 ul.findings li { background: var(--card); border-radius: .4rem; padding: .6rem .8rem; margin: 0 0 .5rem; }
@@ -79,6 +82,8 @@ ul.findings li { background: var(--card); border-radius: .4rem; padding: .6rem .
   .cards tr { border: 1px solid var(--line); border-radius: .4rem; margin-bottom: .75rem; }
   .cards td { display: flex; justify-content: space-between; gap: 1rem; text-align: right; white-space: normal; }
   .cards td::before { content: attr(data-label); color: var(--soft); text-align: left; }
+  .cards td.prose { display: block; min-width: 0; text-align: left; }
+  .cards td.prose::before { display: block; }
   .words td:first-child { width: 40%; }
 }
 @media print { body { max-width: none; } }
@@ -100,15 +105,23 @@ def _e(text: t.Any) -> str:
     return html.escape(str(text), quote=True)
 
 
+# Cells that look other than figures do, by their heading.
+_CLASSES: t.Final[dict[str, str]] = {"verdict": "judged", "outcome": "judged", "why": "prose"}
+
+
+def _class(heading: str) -> str:
+    return f' class="{_CLASSES[heading]}"' if heading in _CLASSES else ""
+
+
+def _row(headings: t.Sequence[str], cells: t.Sequence[str], mark: str) -> str:
+    body = [f'<td{_class(h)} data-label="{_e(h)}">{_e(c)}</td>' for h, c in zip(headings, cells, strict=True)]
+    return f'<tr class="{_e(mark)}">{"".join(body)}</tr>'
+
+
 def _table(table: Table) -> str:
-    head = "".join(f'<th scope="col">{_e(h)}</th>' for h in table.headings)
+    head = "".join(f'<th{_class(h)} scope="col">{_e(h)}</th>' for h in table.headings)
     marks = table.marks or [""] * len(table.rows)
-    lines = [
-        f'<tr class="{_e(mark)}">'
-        + "".join(f'<td data-label="{_e(h)}">{_e(c)}</td>' for h, c in zip(table.headings, row, strict=True))
-        + "</tr>"
-        for mark, row in zip(marks, table.rows, strict=True)
-    ]
+    lines = [_row(table.headings, row, mark) for row, mark in zip(table.rows, marks, strict=True)]
     return (
         f'<div class="scroll {table.kind}"><table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n'
         + "\n".join(lines)
@@ -142,12 +155,21 @@ def _charts(charts: Charts) -> str:
     return '<div class="charts">\n' + "\n".join(drawn) + "\n</div>"
 
 
-def _body(body: Charts | Table | Bullets | Notes) -> str:
-    if isinstance(body, Table):
-        return _table(body)
-    if isinstance(body, Bullets):
-        return _bullets(body)
-    return _notes(body) if isinstance(body, Notes) else _charts(body)
+def _code(code: Code) -> str:
+    return f"<pre>{_e(code.text)}</pre>"
+
+
+_RENDERERS: t.Final[dict[type, t.Callable[[t.Any], str]]] = {
+    Bullets: _bullets,
+    Charts: _charts,
+    Code: _code,
+    Notes: _notes,
+    Table: _table,
+}
+
+
+def _body(body: Body) -> str:
+    return _RENDERERS[body.__class__](body)
 
 
 def render(document: Document) -> str:

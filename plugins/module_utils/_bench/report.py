@@ -110,8 +110,8 @@ def build(records: list[Record], baseline: list[Record] | None = None) -> Report
         series=series,
         before=[Series("baseline", group(baseline), muted=True)] if baseline and not origin.source(baseline) else [],
         comparison=judge(records, baseline),
-        findings=_findings(records),
-        identity=[(key, _plain(value)) for key, value in flatten(_shared_identity(records)).items() if key],
+        findings=findings(records),
+        identity=[(key, plain(value)) for key, value in flatten(_shared_identity(records)).items() if key],
         not_claimed=origin.not_claimed(records) if published else not_claimed(records, group(records)),
     )
 
@@ -149,7 +149,7 @@ def _facts(first: Record, records: list[Record]) -> list[tuple[str, str]]:
     facts = [("Model", str(identity["model"]))]
     for key, heading in _HEADLINE.items():
         if given.get(key) not in (None, "") and heading not in dict(facts):
-            facts.append((heading, _plain(given[key])))
+            facts.append((heading, plain(given[key])))
     if identity["gpus"]:
         facts.append(("GPUs of the instance", str(identity["gpus"])))
     client = identity["client"]
@@ -171,13 +171,13 @@ def utc(seconds: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(seconds))
 
 
-def _plain(value: t.Any) -> str:
+def plain(value: t.Any) -> str:
     if value is None:
         return "unknown"
     return value if isinstance(value, str) else json.dumps(value, sort_keys=True)
 
 
-def _findings(records: list[Record]) -> list[dict[str, t.Any]]:
+def findings(records: list[Record]) -> list[dict[str, t.Any]]:
     """Findings of the run, then those of the points, errors first; what repeats say alike is said once."""
     seen: dict[tuple[str, str], dict[str, t.Any]] = {}
     for found in records[0]["run_findings"]:

@@ -15,7 +15,7 @@ from tests.support.bench_records import failed, record
 
 
 def test_each_measurement_is_a_line_with_every_figure() -> None:
-    lines = list(csv.DictReader(io.StringIO(csv_table(build([record(8), record(1), failed(repeat=2)])))))
+    lines = list(csv.DictReader(io.StringIO(csv_table(build([record(8), record(1), failed(repeat=2)]).series))))
     assert [(line["point.id"], line["repeat"], line["valid"]) for line in lines] == [
         ("c1-i512-o128-n10", "1", "True"),
         ("c8-i512-o128-n80", "1", "True"),
@@ -28,6 +28,6 @@ def test_each_measurement_is_a_line_with_every_figure() -> None:
 
 
 def test_a_line_of_a_record_without_figures_is_empty_there() -> None:
-    (line,) = csv.DictReader(io.StringIO(csv_table(build([failed(metrics=None)]))))
+    (line,) = csv.DictReader(io.StringIO(csv_table(build([failed(metrics=None)]).series)))
     assert line["point.concurrency"] == "8"
     assert line.get("metrics.output_tokens_per_s") in (None, "")

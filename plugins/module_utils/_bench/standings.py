@@ -1,0 +1,145 @@
+# Copyright: (c) 2026, The modelops.vllm contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE: this file is an implementation detail of modelops.vllm and may change without notice.
+"""Who won a tournament, and why each other candidate did not. Pure."""
+
+from __future__ import annotations
+
+import math
+import statistics
+import typing as t
+from dataclasses import dataclass
+
+from .compare import BAND_SIGMAS
+from .document import number
+from .stats import sigma_by_mad
+from .tournament import OBJECTIVES, Entry, Score, State, candidate_of, rules_of, score, steps
+
+# Less is no difference between two layouts, however quiet the node is.
+MIN_EFFECT: t.Final = 0.05
+
+_PHASES: t.Final[dict[str, str]] = {
+    "checked": "Refused before anything was touched",
+    "deployed": "Did not become ready",
+    "measured": "Could not be measured",
+}
+
+
+@dataclass(frozen=True)
+class Place:
+    """A candidate in the end.
+
+    ``value`` is the median of ``values``, the scores of its sessions, and None when nothing of it counts; ``point`` is
+    the load that it was reached at.
+    """
+
+    candidate: str
+    value: float | None
+    values: list[float]
+    point: str
+    outcome: t.Literal["winner", "lost", "failed", "open"]
+    why: str
+
+
+def standings(state: State) -> list[Place]:
+    """All candidates: the winner, the measured ones from best to worst, the failed ones. None wins before the end."""
+    judge = _Judge(state)
+    places = [judge.place(entry) for entry in state["candidates"]]
+    return sorted(places, key=lambda place: (place.outcome != "winner", place.value is None, -(place.value or 0.0)))
+
+
+def winner(state: State) -> str:
+    """The winner's id; empty while steps are left, and when no candidate could be measured."""
+    return _Judge(state).winner
+
+
+def noise_band(values: t.Sequence[float], others: t.Sequence[float]) -> float:
+    """The share of ``others``' median within which two candidates are alike."""
+    spread = math.hypot(sigma_by_mad(values), sigma_by_mad(others)) / abs(statistics.median(others))
+    return max(MIN_EFFECT, BAND_SIGMAS * spread)
+
+
+class _Judge:
+    def __init__(self, state: State) -> None:
+        self._entries: dict[str, Entry] = {entry["id"]: entry for entry in state["candidates"]}
+        rules = rules_of(state)
+        self._unit = OBJECTIVES[rules.objective].unit
+        self._scores: dict[str, list[Score]] = {
+            name: [score(session["records"], rules) for session in entry["sessions"]]
+            for name, entry in self._entries.items()
+        }
+        self._values = {name: [s.value for s in found if s.value is not None] for name, found in self._scores.items()}
+        measured = {name: statistics.median(values) for name, values in self._values.items() if values}
+        self._medians: dict[str, float] = {
+            name: value for name, value in measured.items() if not self._entries[name]["lost"]
+        }
+        self._final: list[str] = sorted(
+            (n for n in state["leaders"] if n in self._medians), key=lambda n: -self._medians[n]
+        )
+        self.winner = self._simplest() if self._final and not steps(state) else ""
+
+    def _simplest(self) -> str:
+        """Of those that cannot be told apart from the best one, the simplest: the others cost more for nothing."""
+        alike = [name for name in self._final if self._alike(name, self._final[0])]
+        return min(alike, key=self._cost)
+
+    def _cost(self, name: str) -> tuple[float, ...]:
+        return (*candidate_of(self._entries[name]).simplicity(), -self._medians[name])
+
+    def _alike(self, name: str, other: str) -> bool:
+        """Whether the sessions tell no difference: medians inside the band, or ranges that overlap."""
+        own, others = self._values[name], self._values[other]
+        apart = abs(1 - self._medians[name] / self._medians[other])
+        return apart <= noise_band(own, others) or max(min(own), min(others)) <= min(max(own), max(others))
+
+    def place(self, entry: Entry) -> Place:
+        name = entry["id"]
+        point = next((s.point for s in self._scores[name] if s.value is not None), "")
+        outcome, why = self._outcome(entry)
+        return Place(name, self._medians.get(name), self._values[name], point, outcome, why)
+
+    def _outcome(self, entry: Entry) -> tuple[t.Literal["winner", "lost", "failed", "open"], str]:
+        name = entry["id"]
+        if entry["lost"]:
+            return "failed", _why_failed(entry["lost"])
+        if entry["sessions"] and name not in self._medians:
+            return "failed", f"No point counts: {'; '.join(dict.fromkeys(s.reason for s in self._scores[name]))}."
+        if not self.winner:
+            return "open", "The tournament is not over."
+        if name == self.winner:
+            return "winner", self._why_won(name)
+        return "lost", self._why_lost(name)
+
+    def _why_won(self, name: str) -> str:
+        best = self._final[0]
+        if name == best:
+            starts = len(self._values[name])
+            return f"The best, by the median of {starts} starts." if starts > 1 else "The best."
+        own, other = (candidate_of(self._entries[one]).gpus for one in (name, best))
+        gain = f"takes {own} GPUs instead of {other}" if own and other and own < other else "is simpler"
+        more = self._medians[best] / self._medians[name] - 1
+        return (
+            f"Not told apart from {best}, which has {more:.1%} more "
+            f"(noise ±{noise_band(self._values[name], self._values[best]):.1%}), and {gain}."
+        )
+
+    def _why_lost(self, name: str) -> str:
+        own, best = self._medians[name], self._medians[self.winner]
+        figures = f"{number(own)} against {number(best)} {self._unit}"
+        if name not in self._final:
+            comparison = f"{abs(own / best - 1):.1%} {'more' if own > best else 'less'} than {self.winner} ({figures})"
+            return f"{comparison}. It was started once: only the leaders are measured again."
+        if self._alike(name, self.winner):
+            return f"Not told apart from {self.winner} ({figures}), which is simpler."
+        band = noise_band(self._values[name], self._values[self.winner])
+        return f"{1 - own / best:.1%} less than {self.winner} ({figures}), outside the noise of ±{band:.1%}."
+
+
+def _why_failed(lost: t.Mapping[str, t.Any]) -> str:
+    cause = lost["cause"]
+    if not cause:
+        return f"{_PHASES[lost['phase']]}: {lost['message']}"
+    line = f'The log says "{cause["line"]}".' if cause.get("line") else ""
+    words = (f"{_PHASES[lost['phase']]}: {cause['id']}.", line, cause.get("remedy"))
+    return " ".join(str(word) for word in words if word)

@@ -1,0 +1,165 @@
+# Copyright: (c) 2026, The modelops.vllm contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE: this file is an implementation detail of modelops.vllm and may change without notice.
+"""The report on a tournament: every candidate, who won, and why each other one did not. Pure."""
+
+from __future__ import annotations
+
+import json
+import typing as t
+
+from . import figures
+from .candidates import MANAGED
+from .compare import Record, flatten, group
+from .document import Bar, Bars, Bullets, Chart, Charts, Code, Document, Notes, Section, Table, number
+from .figures import Series
+from .report import findings, plain, rows, utc
+from .standings import Place, standings
+from .tournament import OBJECTIVES, Entry, State, entry_of, rules_of, steps
+
+_OUTCOMES: t.Final[dict[str, str]] = {"winner": "better", "failed": "worse", "lost": "same", "open": "same"}
+
+
+def records_of(state: State) -> list[Record]:
+    """All records of all candidates."""
+    return [record for entry in state["candidates"] for session in entry["sessions"] for record in session["records"]]
+
+
+def verdict(state: State) -> str:
+    """``winner``, ``no_winner``, or ``open`` while there is something to do."""
+    if steps(state):
+        return "open"
+    return "winner" if any(place.outcome == "winner" for place in standings(state)) else "no_winner"
+
+
+def headline(state: State) -> str:
+    """The outcome as a sentence."""
+    first, *others = standings(state)
+    objective = OBJECTIVES[rules_of(state).objective]
+    if first.outcome == "winner":
+        among = f" of {len(others) + 1} candidates" if others else ", the only candidate"
+        return f"{first.candidate} wins{among} by {objective.name}: {number(first.value)} {objective.unit}."
+    left = steps(state)
+    if left:
+        return f"The tournament is not over: {len(left)} measurements are left in this round."
+    return "No candidate could be deployed and measured."
+
+
+def document(state: State) -> Document:
+    """The report, in the order in which it is read."""
+    places = standings(state)
+    series = series_of(state)
+    pictures: list[Chart | Bars] = [*_scores(state, places), *figures.charts(series)]
+    excluded = [[one["id"], one["reason"]] for one in state["excluded"]]
+    found = findings(records_of(state))
+    identity = [[key, plain(value)] for key, value in flatten(state["identity"]).items() if key]
+    sections = [
+        Section("Candidates", _places(state, places)),
+        *([Section("To keep the winner, in the inventory", Code(_settings(state, places[0])))] if _won(places) else []),
+        *([Section("Diagrams", Charts(pictures))] if pictures else []),
+        *([Section("Points", rows(series))] if series else []),
+        *([Section("Not tried", Table(["layout", "why"], excluded, kind="words"))] if excluded else []),
+        Section("Findings", Notes(found)),
+        Section("The same for all", Table(["what", "value"], identity, kind="words")),
+        Section("What is not claimed", Bullets(_not_claimed(state))),
+    ]
+    return Document(_title(state), verdict(state), headline(state), _facts(state), sections)
+
+
+def _title(state: State) -> str:
+    return f"Tournament of {state['identity'].get('model') or 'layouts'}"
+
+
+def _won(places: list[Place]) -> bool:
+    return places[0].outcome == "winner"
+
+
+def _facts(state: State) -> list[tuple[str, str]]:
+    rules, records = rules_of(state), records_of(state)
+    bounds = ", ".join(f"median {name} up to {bound:g}" for name, bound in sorted(rules.bounds.items()))
+    ended = max((record["ended_unix"] for record in records), default=state["created_unix"])
+    return [
+        ("Objective", OBJECTIVES[rules.objective].name),
+        ("Bounds", bounds or "none"),
+        ("Measured", f"every candidate once; up to {rules.leaders} leaders {rules.sessions} times, in turns"),
+        ("Time", f"{utc(state['created_unix'])} to {utc(ended)}"),
+    ]
+
+
+def _places(state: State, places: list[Place]) -> Table:
+    unit = OBJECTIVES[rules_of(state).objective].unit
+    headings = ["candidate", "GPUs", f"score ({unit})", "at", "starts", "outcome", "why"]
+    body = []
+    for place in places:
+        entry = entry_of(state, place.candidate)
+        gpus = str(entry["gpus"] or "-")
+        spread = f" ({number(min(place.values))} to {number(max(place.values))})" if len(place.values) > 1 else ""
+        score = number(place.value) + spread
+        starts = str(len(entry["sessions"]))
+        body.append([place.candidate, gpus, score, place.point or "-", starts, place.outcome, place.why])
+    return Table(headings, body, marks=[_OUTCOMES[place.outcome] for place in places])
+
+
+def series_of(state: State) -> list[Series]:
+    """The points of each candidate that was measured, over all of its sessions."""
+    return [
+        Series(entry["id"], group([record for session in entry["sessions"] for record in session["records"]]))
+        for entry in state["candidates"]
+        if entry["sessions"]
+    ]
+
+
+def _scores(state: State, places: list[Place]) -> list[Bars]:
+    objective = OBJECTIVES[rules_of(state).objective]
+    bars = [
+        Bar(place.candidate, place.value, number(place.value), mark="better" if place.outcome == "winner" else "same")
+        for place in places
+        if place.value is not None
+    ]
+    caption = "The median over the starts of each candidate, the best point of each."
+    return [Bars("scores", "Scores", f"{objective.name} ({objective.unit})", bars, caption)] if len(bars) > 1 else []
+
+
+def _settings(state: State, place: Place) -> str:
+    """The winner as variables of the serve role, beside what the inventory has. JSON is YAML."""
+    entry: Entry = entry_of(state, place.candidate)
+    lines = {"serve_layout": entry["layout"]}
+    lines |= {f"serve_{MANAGED[name]}": value for name, value in entry["args"].items() if name in MANAGED}
+    args = {name: value for name, value in entry["args"].items() if name not in MANAGED}
+    lines |= {name: value for name, value in (("serve_args", args), ("serve_env", entry["env"])) if value}
+    text = [f"{name}: {value if isinstance(value, str) else json.dumps(value)}" for name, value in lines.items()]
+    return "\n".join(text)
+
+
+def _not_claimed(state: State) -> list[str]:
+    rules = rules_of(state)
+    claims = ["The order holds for these loads on this node, with this vLLM; another load may have another winner."]
+    if rules.sessions == 1:
+        claims.append("Each candidate was started once: what changes between starts is not in the noise.")
+    claims.append("Candidates that were measured once and lost by less than the noise between starts might tie.")
+    if any("replicas" in one["reason"] for one in state["excluded"]):
+        claims.append("Layouts with several replicas were not tried; their output adds up behind a router.")
+    return claims
+
+
+def text_table(state: State) -> str:
+    """The summary for a terminal."""
+    table = [["candidate", "GPUs", "score", "starts", "outcome"]]
+    places = standings(state)
+    for place in places:
+        entry = entry_of(state, place.candidate)
+        table.append(
+            [
+                place.candidate,
+                str(entry["gpus"] or "-"),
+                number(place.value),
+                str(len(entry["sessions"])),
+                place.outcome,
+            ]
+        )
+    widths = [max(len(row[i]) for row in table) for i in range(len(table[0]))]
+    lines = ["  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in table]
+    whys = [f"{place.candidate}: {place.why}" for place in places]
+    keep = ["To keep the winner, in the inventory:", *_settings(state, places[0]).splitlines()] if _won(places) else []
+    return "\n".join([f"{_title(state)}: {headline(state)}", *lines, *whys, *keep])
