@@ -155,7 +155,7 @@ def _over_load(series: t.Sequence[Series]) -> list[Chart | None]:
 def _latency(parts: list[_Part], load: _Load, axis: _Axis) -> Chart | None:
     """A latency's median; its p90 beside it where there is one curve only."""
     curves, y_label = _over(parts, load, axis), axis.label
-    if len(parts) == 1:
+    if len(parts) == 1 and len(curves[0].dots) > 1:
         y_label = y_label.replace(", p50", "")
         tails = _over(parts, load, _Axis("", (axis.path[0], "p90"), ""))
         curves = [

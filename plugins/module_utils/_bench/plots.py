@@ -192,7 +192,7 @@ def _inline(svg: str) -> str:
     head, rest = element.split(">", 1)
     element = re.sub(r'\s(?:width|height)="[^"]*"', "", head) + ">" + rest
     used = set(re.findall(r"#([\w-]+)", element))
-    element = re.sub(r'\sid="([\w-]+)"', lambda m: m.group(0) if m.group(1) in used else "", element)
+    element = re.sub(r'\sid="([^"]+)"', lambda m: m.group(0) if m.group(1) in used else "", element)
     for colour, variable in _VARIABLES.items():
         element = element.replace(colour, variable)
     return element.strip()
