@@ -220,6 +220,8 @@ class Watch:
         self._board.show(replace(self._state, phase=own.phase, epoch=memory.epoch, invocation=own.invocation))
         if why:
             _log.warning("%s is restarted, since %s", self._config.unit, why)
+            # Its part of the engine has nothing to finish, and a worker that waits for another one ignores SIGTERM.
+            self._run(["systemctl", "kill", "--signal=SIGKILL", self._config.unit])
             # A unit that has used up its starts is started all the same: the rule has its own limit.
             self._run(["systemctl", "reset-failed", self._config.unit])
             self._run(["systemctl", "restart", "--no-block", self._config.unit])

@@ -351,6 +351,7 @@ def test_a_watch_restarts_a_unit_whatever_its_limit_says_and_remembers_it_first(
     bench.board(bench.watch).answers = peer(1)
     bench.watch.look(1002.0)
     assert bench.commands == [
+        ["systemctl", "kill", "--signal=SIGKILL", "vllm-main.service"],
         ["systemctl", "reset-failed", "vllm-main.service"],
         ["systemctl", "restart", "--no-block", "vllm-main.service"],
     ]
@@ -358,7 +359,7 @@ def test_a_watch_restarts_a_unit_whatever_its_limit_says_and_remembers_it_first(
     bench.board(again).answers = peer(1)
     bench.invocation = "two"
     again.look(1004.0)
-    assert len(bench.commands) == 2
+    assert len(bench.commands) == 3
     shown = bench.board(again).shown[-1]
     assert (shown.epoch, shown.phase, shown.invocation) == (1, "up", "two")
 
@@ -371,7 +372,7 @@ def test_a_watch_does_nothing_while_a_switch_goes_on(bench: Bench, monkeypatch: 
     assert bench.commands == []
     monkeypatch.setattr(module, "locked", lambda _path: False)
     bench.watch.look(1004.0)
-    assert len(bench.commands) == 2
+    assert len(bench.commands) == 3
 
 
 def test_a_node_that_switches_is_no_peer(bench: Bench) -> None:
