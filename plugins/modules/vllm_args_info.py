@@ -100,7 +100,7 @@ options:
             type: bool
             default: false
           replicas:
-            description: Number of instances. More than 1 is not built yet.
+            description: Number of instances, which all have the same flags but the port.
             type: int
             default: 1
       max_model_len:
@@ -139,6 +139,16 @@ options:
       - Whether an API key is set.
     type: bool
     default: false
+  stop_timeout:
+    description:
+      - Seconds that the unit gives vLLM to stop, to be compared with its own C(shutdown-timeout).
+    type: int
+    version_added: 1.1.0
+  commit:
+    description:
+      - The commit of the snapshot, empty when nothing proves one. Python code of the repository is refused then.
+    type: str
+    version_added: 1.1.0
   stamp:
     description:
       - File with RV(stamp) of an earlier run. The same question about the same installation is then answered from it.
@@ -253,6 +263,8 @@ def main() -> None:
             "user_args": {"type": "dict", "default": {}},
             "env": {"type": "dict", "default": {}},
             "protected": {"type": "bool", "default": False},
+            "stop_timeout": {"type": "int"},
+            "commit": {"type": "str"},
             "stamp": {"type": "path"},
         },
         supports_check_mode=True,

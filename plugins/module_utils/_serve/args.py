@@ -15,7 +15,6 @@ import math
 import re
 import typing as t
 
-from .._errors import NotBuiltError
 from .._findings import Finding, error
 
 Scalar: t.TypeAlias = "bool | int | float | str"
@@ -90,15 +89,7 @@ class Layout(t.TypedDict):
 
 
 def layout_flags(layout: Layout) -> Flags:
-    """The flags that make vLLM run ``layout`` in one process group on one node.
-
-    Raises NotBuiltError for replicas, which are several instances.
-    """
-    if layout["replicas"] > 1:
-        raise NotBuiltError(
-            f"A layout with {layout['replicas']} replicas on one node",
-            "Choose a layout without -rN, or one instance a half of the node with serve_instance and serve_gpus.",
-        )
+    """The flags of one instance of ``layout`` on one node: replicas are instances with the same flags."""
     flags: Flags = {"tensor-parallel-size": layout["tp"]}
     if layout["pp"] > 1:
         flags["pipeline-parallel-size"] = layout["pp"]

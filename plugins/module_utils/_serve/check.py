@@ -22,6 +22,7 @@ from .flags import Flag, for_config_file, gate, parse_help
 from .vllm_cli import Cli
 
 _RELEASE = re.compile(r"(\d+)\.(\d+)(?:\.(\d+))?")
+_COMMIT = re.compile(r"[0-9a-f]{40}")
 _LOOPBACK: t.Final = ("127.", "::1", "localhost")
 
 
@@ -38,6 +39,10 @@ class Question:
     min_version: str = ""
     stamp: str = ""
     """Path of an earlier stamp; empty for none."""
+    stop_timeout: int | None = None
+    """Seconds that the unit gives vLLM to stop; None when nobody asked."""
+    commit: str | None = None
+    """The commit that the manifest of the snapshot proves, empty when it has none; None when nobody asked."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +73,7 @@ class Gate:
         own = self.cli.model_types() if self.cli else frozenset()
         findings += old_version(self.version, question.min_version) + exposure(question)
         findings += model_files(merged, own) + speculation(merged)
+        findings += unpinned_code(merged, question.commit) + short_stop(merged, question.stop_timeout)
         if self.cli is None:
             findings.append(
                 info("vllm-not-asked", "vLLM is not installed here yet: its flags were not checked.", "Run for real.")
@@ -200,6 +206,47 @@ def model_files(flags: Flags, own: t.Container[str] = frozenset()) -> list[Findi
             )
         )
     return findings
+
+
+def unpinned_code(flags: Flags, commit: str | None) -> list[Finding]:
+    """Code of the repository runs as the service user: only that of a commit, which somebody can have read."""
+    if flags.get("trust-remote-code") is not True or commit is None or _COMMIT.fullmatch(commit):
+        return []
+    return [
+        error(
+            "remote-code-unpinned",
+            f"serve_trust_remote_code is true, and nothing proves which commit the code in {flags.get('model')} is.",
+            "Download it with the role modelops.vllm.weights and weights_revision set to a commit, which writes a"
+            " manifest, or set serve_trust_remote_code to false.",
+        )
+    ]
+
+
+# vLLM itself waits some 5 s for its engines after its own shutdown timeout; a SIGKILL before that orphans workers.
+_STOP_MARGIN = 10
+
+
+def short_stop(flags: Flags, stop_timeout: int | None) -> list[Finding]:
+    """The unit must not kill vLLM while it ends the requests that it was told to end."""
+    said = flags.get("shutdown-timeout", 0)
+    if stop_timeout is None or isinstance(said, bool) or not isinstance(said, (int, float, str)):
+        return []
+    try:
+        needed = float(said) + _STOP_MARGIN
+    except ValueError:
+        return []  # vLLM's own parser says so
+    if stop_timeout > needed:
+        return []
+    return [
+        error(
+            "stop-timeout-short",
+            f"serve_stop_timeout is {stop_timeout} s; vLLM may need {needed:.0f} s (shutdown-timeout {said}, and"
+            f" {_STOP_MARGIN} s for its engines), and workers that are killed before keep the GPUs.",
+            f"Set serve_stop_timeout to more than {needed:.0f}.",
+            stop_timeout=stop_timeout,
+            needed=needed,
+        )
+    ]
 
 
 # Draft tokens of multi-token prediction that pay off, by model_type. GLM-4.6: the second is almost never accepted, and

@@ -60,6 +60,8 @@ def judge_args(module: AnsibleModule) -> dict[str, t.Any]:
         protected=p["protected"],
         min_version=p["min_version"],
         stamp=p["stamp"] or "",
+        stop_timeout=p["stop_timeout"],
+        commit=p["commit"],
     )
     verdict = Gate(cli, version, module.tmpdir).judge(question)
     return {

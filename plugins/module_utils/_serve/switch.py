@@ -219,13 +219,9 @@ class Switch:
             )
 
     def _retire(self, releases: t.Sequence[Release]) -> None:
-        """Keep them from starting at boot; a unit that Quadlet makes is disabled by taking its file away."""
+        """Keep them from starting at boot."""
         for release in releases:
             self._node.disable(release.unit)
-            kept = {f["dest"] for f in release.files if not f["name"].endswith(".container")}
-            if len(kept) < len(release.files):
-                uninstall(release, kept)
-                self._node.reload()
 
     def _wait_for_gpus(self, releases: t.Sequence[Release], ours: t.Collection[str], *, room: bool) -> None:
         end = self._node.now() + self._limits.gpu

@@ -14,9 +14,10 @@ import typing as t
 from .._errors import ModelopsError
 from .._findings import as_dicts
 from .._progress import ProgressFile, run_id, shared_path
-from . import render
+from . import deviation, render
 from .journal import Journal, locked
 from .node import Node, run
+from .podman import Podman
 from .release import Release, Store
 from .switch import Limits, Switch, SwitchError
 
@@ -86,8 +87,12 @@ def stage_release(module: AnsibleModule) -> dict[str, t.Any]:
 
 
 def _verify(engine: str, work: str, unit: str) -> None:
-    """Have systemd read the unit under its own name. Raises ModelopsError with what it says."""
-    if engine != "venv":
+    """Have systemd, and Quadlet before it, read the unit under its own name. Raises ModelopsError with what they say."""
+    if engine == "podman":
+        with open(os.path.join(work, _UNIT_DIRS[engine][0]), encoding="utf-8") as f:
+            refused = [x for x in Podman(run).judge_file(unit, f.read()) if x.severity == "error"]
+        if refused:
+            raise ModelopsError(refused[0].message, refused[0].remedy)
         return
     folder = tempfile.mkdtemp()
     try:
@@ -208,10 +213,13 @@ def _predicted(p: t.Mapping[str, t.Any], store: Store, node: Node) -> dict[str, 
 
 def _result(work: Switch, targets: t.Sequence[Release], seconds: float) -> dict[str, t.Any]:
     report = work.report
-    rows = []
+    rows: list[dict[str, t.Any]] = []
+    findings = list(report.findings)
     for release in targets:
         outcome = report.outcomes.get(release.unit)
         engine = outcome.engine if outcome else {}
+        if outcome and outcome.ready:
+            findings += deviation.compare(release.record.get("plan") or {}, engine)
         rows.append({**release.summary(), "engine": engine, "seconds": outcome.seconds if outcome else None})
     return {
         "changed": report.changed,
@@ -220,7 +228,7 @@ def _result(work: Switch, targets: t.Sequence[Release], seconds: float) -> dict[
         "stopped": report.stopped,
         "pruned": report.pruned,
         "instances": rows,
-        "findings": as_dicts(report.findings),
+        "findings": as_dicts(findings),
     }
 
 

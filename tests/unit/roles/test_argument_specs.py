@@ -26,7 +26,7 @@ def options(role: str) -> dict[str, t.Any]:
 
 
 def test_there_are_roles() -> None:
-    assert ROLES == ["benchmark", "preflight", "serve", "weights"]
+    assert ROLES == ["benchmark", "monitoring", "preflight", "router", "serve", "weights"]
 
 
 @pytest.mark.parametrize("role", ROLES)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import typing as t
 
 import pytest
-from ansible_collections.modelops.vllm.plugins.module_utils._errors import NotBuiltError
 from ansible_collections.modelops.vllm.plugins.module_utils._findings import Finding
 from ansible_collections.modelops.vllm.plugins.module_utils._serve.args import (
     FIXED,
@@ -47,9 +46,8 @@ def test_a_layout_becomes_the_flags_of_one_engine(given: Layout, flags: dict[str
     assert layout_flags(given) == flags
 
 
-def test_replicas_are_refused_as_not_built() -> None:
-    with pytest.raises(NotBuiltError, match="2 replicas"):
-        layout_flags(layout(tp=4, replicas=2))
+def test_each_replica_has_the_flags_of_one_engine() -> None:
+    assert layout_flags(layout(tp=4, replicas=2)) == {"tensor-parallel-size": 4}
 
 
 def test_the_user_wins_over_the_profile_and_null_takes_a_flag_away() -> None:

@@ -152,10 +152,43 @@ def test_versions_are_compared_as_numbers(installed: str, minimum: str, good: bo
         ("10.0.0.5", True, "open-endpoints"),
     ],
 )
+@pytest.mark.case("B14")
 def test_an_address_that_others_reach_is_a_warning(host: str, key: bool, id_: str | None) -> None:
-    # B14
     found = [f.id for f in check.exposure(question(managed={"host": host}, protected=key))]
     assert found == ([] if id_ is None else [id_])
+
+
+@pytest.mark.parametrize(
+    ("flags", "commit", "expected"),
+    [
+        ({"trust-remote-code": True}, "f710177d938eff80b684d42c5aa84b382612f21f", []),
+        ({"trust-remote-code": True}, "", ["remote-code-unpinned"]),
+        ({"trust-remote-code": True}, "main", ["remote-code-unpinned"]),
+        ({"trust-remote-code": True}, None, []),  # check mode, before the snapshot is there
+        ({}, "", []),
+    ],
+)
+def test_code_runs_from_a_proven_commit_only(flags: dict[str, t.Any], commit: str | None, expected: list[str]) -> None:
+    assert [f.id for f in check.unpinned_code({"model": "/m", **flags}, commit)] == expected
+
+
+@pytest.mark.parametrize(
+    ("flags", "timeout", "expected"),
+    [
+        pytest.param({}, 3, ["stop-timeout-short"], id="B03-3"),
+        pytest.param({}, 5, ["stop-timeout-short"], id="B03-5"),
+        pytest.param({}, 10, ["stop-timeout-short"], id="B03-10"),
+        pytest.param({}, 60, [], id="B03-60"),
+        pytest.param({"shutdown-timeout": 60}, 60, ["stop-timeout-short"], id="B03-shutdown-timeout-60"),
+        pytest.param({"shutdown-timeout": "60"}, 70, ["stop-timeout-short"], id="B03-no-margin"),
+        pytest.param({"shutdown-timeout": 60}, 71, [], id="B03-margin"),
+        pytest.param({"shutdown-timeout": "often"}, 60, [], id="B03-what-the-parser-refuses"),
+    ],
+)
+def test_the_unit_gives_vllm_the_time_that_it_was_given_to_stop(
+    flags: dict[str, t.Any], timeout: int, expected: list[str]
+) -> None:
+    assert [f.id for f in check.short_stop(flags, timeout)] == expected
 
 
 @pytest.mark.case("A24")

@@ -89,8 +89,8 @@ def test_an_address_of_another_host_is_said() -> None:
     [
         (0, [], []),
         (0, [NGINX], []),  # it listens on another address of the node
-        (errno.EADDRINUSE, [OURS], []),  # B16: the instance that is being replaced
-        (errno.EADDRINUSE, [NGINX], ["port-taken"]),
+        pytest.param(errno.EADDRINUSE, [OURS], [], id="B16-the-one-that-is-replaced"),
+        pytest.param(errno.EADDRINUSE, [NGINX], ["port-taken"], id="B16-another-process"),
         (errno.EADDRINUSE, [OURS, NGINX], ["port-taken"]),
         (errno.EADDRINUSE, [Owner(9, "vllm", "vllm-other.service")], ["port-taken"]),
         (errno.EADDRINUSE, [], ["port-reserved"]),
@@ -100,6 +100,7 @@ def test_the_verdict(bind_errno: int, holders: list[Owner], expected: list[str])
     assert [f.id for f in ports.judge("127.0.0.1", 8000, {UNIT}, bind_errno, holders)] == expected
 
 
+@pytest.mark.case("B17")
 def test_the_owner_is_named() -> None:
     (finding,) = ports.judge("127.0.0.1", 8000, {UNIT}, errno.EADDRINUSE, [NGINX])
     assert "nginx (pid 812, nginx.service)" in finding.message

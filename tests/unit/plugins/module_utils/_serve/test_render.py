@@ -47,8 +47,8 @@ def test_args_are_read_back_by_pyyaml_as_they_were() -> None:
 
 
 @pytest.mark.parametrize("value", [{"method": "mtp", "n": 3}, {"a": NASTY, "deep": {"x": [1, None, True]}}])
+@pytest.mark.case("B04")
 def test_json_flags_are_text_that_json_reads_back(value: dict[str, t.Any]) -> None:
-    # B04
     assert json.loads(yaml.safe_load(render.args_yaml({"c": value, "l": [value]}))["c"]) == value
     assert json.loads(yaml.safe_load(render.args_yaml({"l": [value]}))["l"][0]) == value
 
@@ -106,8 +106,8 @@ def test_a_value_that_would_become_another_line_is_refused(value: str) -> None:
     "overrides",
     [
         {"Service": {"ExecStart": "/bin/true"}},
-        {"Service": {"KillMode": "process"}},  # B02
-        {"Service": {"TimeoutStopSec": 3}},  # B03
+        pytest.param({"Service": {"KillMode": "process"}}, id="B02-KillMode"),
+        pytest.param({"Service": {"TimeoutStopSec": 3}}, id="B03-TimeoutStopSec"),
         {"Service": {"Restart": "on-failure"}},
         {"Service": {"User": "1000"}},
         {"Socket": {"ListenStream": 1}},
@@ -147,8 +147,9 @@ def test_systemd_reads_the_unit_without_a_remark(tmp_path: Path) -> None:
 @pytest.mark.skipif(
     not Path("/lib/systemd/systemd").exists() or os.geteuid() != 0, reason="needs systemd, and root to be somebody else"
 )
+@pytest.mark.case("B04")
 def test_systemd_itself_reads_command_and_environment_back() -> None:
-    # B04: the manager, started as a plain user with --test, dumps what it has read.
+    # The manager, started as a plain user with --test, dumps what it has read.
     merged = render.unit_with_overrides(SECTIONS, {})
     merged["Service"]["ExecStart"] = render.exec_line(["/bin/echo", NASTY, '{"a": "b c"}', "100%", "$HOME", "\\t"])
     merged["Service"]["Environment"] = render.unit_environment({"A": NASTY})

@@ -1,0 +1,85 @@
+# Copyright: (c) 2026, The modelops.vllm contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The unit that the role serve describes: what the switch, systemd and vLLM rely on."""
+
+from __future__ import annotations
+
+import typing as t
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROLE = Path(__file__).parents[3] / "roles" / "serve"
+
+
+@pytest.fixture(scope="module")
+def variables() -> dict[str, t.Any]:
+    return yaml.safe_load((ROLE / "vars/main.yml").read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="module")
+def service(variables: dict[str, t.Any]) -> dict[str, t.Any]:
+    return variables["__serve_unit_sections"]["Service"]
+
+
+@pytest.mark.case("B02")
+def test_a_stop_ends_all_workers(service: dict[str, t.Any]) -> None:
+    assert service["KillMode"] == "control-group"
+
+
+@pytest.mark.case("B07")
+def test_the_start_waits_for_no_model_and_the_role_does(service: dict[str, t.Any]) -> None:
+    assert service["Type"] == "exec"
+    assert service["TimeoutStartSec"] == 60
+    assert "ExecStartPost" not in service
+    defaults = yaml.safe_load((ROLE / "defaults/main.yml").read_text(encoding="utf-8"))
+    # 595 GB at 0.2 GB/s take as long as this.
+    assert defaults["serve_ready_timeout"] == 3600
+
+
+def test_an_engine_that_dies_with_status_0_comes_back_and_a_wrong_flag_does_not(service: dict[str, t.Any]) -> None:
+    assert (service["Restart"], service["RestartPreventExitStatus"]) == ("always", 2)
+
+
+@pytest.mark.case("B09")
+def test_every_cache_lies_below_the_home_of_the_service_user(variables: dict[str, t.Any]) -> None:
+    env = variables["__serve_managed_env"]
+    assert env["HOME"] == "{{ __serve_home }}"
+    names = ["XDG_CACHE_HOME", "HF_HOME", "VLLM_CACHE_ROOT", "TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR"]
+    for name in [*names, "FLASHINFER_WORKSPACE_BASE", "CUDA_CACHE_PATH", "VLLM_CONFIG_ROOT"]:
+        assert env[name].startswith("{{ __serve_home }}"), name
+
+
+@pytest.mark.case("B10")
+def test_the_user_of_the_service_is_a_named_one_that_the_role_makes() -> None:
+    tasks = yaml.safe_load((ROLE / "tasks/user.yml").read_text(encoding="utf-8"))
+    made = next(task["ansible.builtin.user"] for task in tasks if "ansible.builtin.user" in task)
+    assert (made["name"], made["system"], made["home"]) == ("{{ serve_user }}", True, "{{ __serve_home }}")
+    checks = yaml.safe_load((ROLE / "tasks/preflight.yml").read_text(encoding="utf-8"))[0]["ansible.builtin.assert"][
+        "that"
+    ]
+    assert any("serve_user is match('^[a-z_]" in check for check in checks)  # so 1000 is refused
+
+
+@pytest.mark.case("B11")
+def test_the_path_has_the_venv_first_then_cuda_then_the_system(variables: dict[str, t.Any]) -> None:
+    path = variables["__serve_managed_env"]["PATH"].split(":")
+    assert path[:2] == ["{{ serve_vllm_bin | dirname }}", "/usr/local/cuda/bin"]
+    assert path[-1] == "/bin"
+
+
+@pytest.mark.parametrize("directive", ["PrivateDevices", "MemoryDenyWriteExecute", "PrivateTmp", "ProtectClock"])
+def test_nothing_hides_the_gpus_or_forbids_compiled_kernels(service: dict[str, t.Any], directive: str) -> None:
+    # ProtectClock implies a list of allowed devices.
+    assert directive not in service
+
+
+def test_nodes_with_nvswitch_wait_for_the_fabric_manager(variables: dict[str, t.Any]) -> None:
+    assert "nvidia-fabricmanager.service" in variables["__serve_unit_sections"]["Unit"]["After"].split()
+
+
+@pytest.mark.case("B14")
+def test_it_listens_on_loopback_unless_told_otherwise() -> None:
+    assert yaml.safe_load((ROLE / "defaults/main.yml").read_text(encoding="utf-8"))["serve_host"] == "127.0.0.1"
