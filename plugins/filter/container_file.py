@@ -27,7 +27,9 @@ options:
   _input:
     description:
       - Sections, each a mapping of directives. A list gives a directive several times, V(null) leaves it out.
-      - C([Install]) is left out, since systemd cannot enable a generated unit.
+      - C([Install]) is left out. C(systemctl) cannot enable a unit that a generator has made;
+        M(modelops.vllm.vllm_switch) makes the link that this takes.
+      - Sandboxing of C([Service]) is left out, since it would act on podman. The container has its own.
     type: dict
     required: true
   container:

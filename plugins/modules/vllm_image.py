@@ -14,7 +14,7 @@ author:
 description:
   - Pulls an image by its digest when it is not there yet.
   - Before that it looks whether this podman has Quadlet, whether the devices are in a CDI specification, whether the
-    volumes are there and their links stay within them, and what Quadlet and systemd say to the file of the instance.
+    volumes are there, and whether their links stay within them.
   - All findings are returned at once. The module does not fail because of them, look at RV(valid). It fails when the
     image is named by a tag alone, and when it cannot be pulled.
 extends_documentation_fragment:
@@ -55,21 +55,9 @@ options:
     type: list
     elements: str
     default: []
-  container_file:
-    description:
-      - The text that P(modelops.vllm.container_file#filter) makes, to be judged by Quadlet and systemd.
-    type: str
-    default: ""
-  name:
-    description:
-      - The name of the unit without C(.service).
-      - Needed with O(container_file).
-    type: str
-    default: vllm-main
 seealso:
   - module: modelops.vllm.vllm_args_info
-  - plugin: modelops.vllm.container_file
-    plugin_type: filter
+  - module: modelops.vllm.vllm_release
 """
 
 EXAMPLES = r"""
@@ -155,8 +143,6 @@ def main() -> None:
             "auth_file": {"type": "path"},
             "devices": {"type": "list", "elements": "str", "default": []},
             "volumes": {"type": "list", "elements": "str", "default": []},
-            "container_file": {"type": "str", "default": ""},
-            "name": {"type": "str", "default": "vllm-main"},
         },
         supports_check_mode=True,
     )

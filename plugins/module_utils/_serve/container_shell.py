@@ -33,8 +33,6 @@ def have_image(module: AnsibleModule, run: Run) -> dict[str, t.Any]:
     }
     if not has_errors(findings):
         findings += podman.judge_devices(p["devices"]) + podman.judge_volumes(p["volumes"])
-        if p["container_file"]:
-            findings += podman.judge_file(p["name"], p["container_file"])
         image = podman.image(reference)
         # Nothing is fetched for an instance that could not run here anyway.
         if image is None and not has_errors(findings):

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import time
@@ -42,8 +43,13 @@ def run(argv: t.Sequence[str]) -> tuple[int, str, str]:
 class Node:
     """The node that this process runs on. ``nvidia_smi`` empty: a node without GPUs."""
 
-    def __init__(self, nvidia_smi: str, command: t.Callable[[t.Sequence[str]], tuple[int, str, str]] = run) -> None:
-        self._command = command
+    def __init__(
+        self,
+        nvidia_smi: str,
+        command: t.Callable[[t.Sequence[str]], tuple[int, str, str]] = run,
+        units: str = "/etc/systemd/system",
+    ) -> None:
+        self._command, self._units = command, units
         self._gpus = gpus.Gpus(lambda: runner(nvidia_smi, _NVIDIA_SMI_SECONDS)) if nvidia_smi else None
 
     # Time
@@ -69,15 +75,38 @@ class Node:
         """Whether the unit has processes, or will have them again by itself."""
         return self.state(unit).active in _RUNNING
 
+    # systemctl neither enables nor disables a unit that Quadlet has generated. What it would do is a link, and systemd
+    # takes that one by its name, also when the unit is generated anew at the next boot.
+
     def enabled(self, unit: str) -> bool:
-        """Whether it starts at boot; a unit that a generator made does."""
-        return self._command(["systemctl", "is-enabled", "--", unit])[1].strip() in ("enabled", "generated")
+        """Whether it starts at boot."""
+        said = self._enablement(unit)
+        return said == "enabled" or (said == "generated" and os.path.lexists(self._boot_link(unit)))
 
     def enable(self, unit: str) -> None:
-        self._command(["systemctl", "enable", "--", unit])
+        if self._enablement(unit) != "generated":
+            # By force: a link to the generated unit of the same name may be there.
+            self._command(["systemctl", "enable", "--force", "--", unit])
+            return
+        link = self._boot_link(unit)
+        os.makedirs(os.path.dirname(link), mode=0o755, exist_ok=True)
+        fresh = f"{link}.new"
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(fresh)
+        os.symlink(f"/run/systemd/generator/{unit}", fresh)
+        os.replace(fresh, link)
 
     def disable(self, unit: str) -> None:
-        self._command(["systemctl", "disable", "--", unit])
+        if self._enablement(unit) != "generated":
+            self._command(["systemctl", "disable", "--", unit])
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self._boot_link(unit))
+
+    def _enablement(self, unit: str) -> str:
+        return self._command(["systemctl", "is-enabled", "--", unit])[1].strip()
+
+    def _boot_link(self, unit: str) -> str:
+        return os.path.join(self._units, "multi-user.target.wants", unit)
 
     def reload(self) -> None:
         """Have systemd read the unit files again."""

@@ -50,6 +50,13 @@ _FLAGS: t.Final[t.Mapping[str, str]] = {
 }
 # Those that Quadlet sets itself, or that [Container] has instead.
 _REPLACED: t.Final = ("Type", "User", "Group", "NoNewPrivileges", "KillMode")
+# Sandboxing by systemd: it would be podman's, which needs to mount and to make cgroups. vLLM gets that of the
+# container: its own file system, no capability, podman's filter of system calls.
+_SANDBOX = re.compile(
+    "(?:Protect|Private|Restrict|SystemCall)[A-Za-z]+|(?:Bind|BindReadOnly|ReadOnly|ReadWrite|Inaccessible|Exec|NoExec)Paths"
+    "|(?:Root|Mount)[A-Z][A-Za-z]+|TemporaryFileSystem|LockPersonality|MemoryDenyWriteExecute|CapabilityBoundingSet"
+    "|AmbientCapabilities|SecureBits|DynamicUser|RemoveIPC|DevicePolicy|DeviceAllow"
+)
 # Between podman's own SIGKILL and that of systemd, so that podman can clean up behind it.
 _STOP_MARGIN: t.Final = 10
 # An override of these would start something else than what was checked.
@@ -127,11 +134,17 @@ def image_reference(image: str, *, allow_local: bool = False) -> str:
 def container_file(sections: Sections, container: Container, overrides: Sections | None = None) -> str:
     """The text of ``<name>.container``. Raises ModelopsError for what Quadlet or podman would read differently.
 
-    It has no [Install] section: systemd starts a generated unit at boot by a link that the switch makes when the
-    release has proven itself, as it enables a service in a virtual environment.
+    It has no [Install] section: a unit with one starts at boot as long as its file is in place, and a release shall do
+    so only once it has proven itself. Node.enable makes the link that this takes.
     """
     own = dict(overrides or {})
     added = dict(own.pop(SECTION, {}))
+    for key, value in own.get("Service", {}).items():
+        if _SANDBOX.fullmatch(key) and value is not None:
+            raise ModelopsError(
+                f"serve_unit_overrides sets {key} of [Service], which would act on podman and not on vLLM.",
+                f"Leave it out, or use the keys of [{SECTION}] for the container.",
+            )
     merged = render.unit_with_overrides(sections, own)
     merged.pop("Install", None)
     service = merged["Service"]
@@ -169,9 +182,13 @@ def container_file(sections: Sections, container: Container, overrides: Sections
         ],
         "Exec": " ".join(_word(word) for word in container.argv[1:]),
     }
-    merged["Service"] = {k: v for k, v in service.items() if k not in _REPLACED and not _acts_on_process(k)}
+    merged["Service"] = {key: value for key, value in service.items() if not _is_podmans(key)}
     merged = {"Unit": merged.pop("Unit", {}), SECTION: _with_overrides(block, added), **merged}
     return render.unit(merged)
+
+
+def _is_podmans(key: str) -> bool:
+    return key in _REPLACED or _acts_on_process(key) or _SANDBOX.fullmatch(key) is not None
 
 
 def _acts_on_process(key: str) -> bool:

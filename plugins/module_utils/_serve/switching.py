@@ -87,7 +87,7 @@ def stage_release(module: AnsibleModule) -> dict[str, t.Any]:
 
 
 def _verify(engine: str, work: str, unit: str) -> None:
-    """Have systemd, and Quadlet before it, read the unit under its own name. Raises ModelopsError with what they say."""
+    """Have systemd or Quadlet read the unit under its own name. Raises ModelopsError with what they say."""
     if engine == "podman":
         with open(os.path.join(work, _UNIT_DIRS[engine][0]), encoding="utf-8") as f:
             refused = [x for x in Podman(run).judge_file(unit, f.read()) if x.severity == "error"]

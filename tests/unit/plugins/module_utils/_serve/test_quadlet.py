@@ -35,6 +35,10 @@ SECTIONS: dict[str, dict[str, t.Any]] = {
         "LimitNOFILE": 1048576,
         "LimitMEMLOCK": "infinity",
         "NoNewPrivileges": True,
+        "ProtectSystem": "full",
+        "RestrictSUIDSGID": True,
+        "SystemCallArchitectures": "native",
+        "LockPersonality": True,
         "UMask": "0027",
     },
     "Install": {"WantedBy": "multi-user.target"},
@@ -153,7 +157,7 @@ def test_what_has_no_counterpart_in_podman_is_refused_by_name(service: dict[str,
 def test_overrides_make_lists_longer_and_replace_other_values() -> None:
     said = {
         "Container": {"AddDevice": "/dev/infiniband", "PodmanArgs": ["--cpuset-mems=0"], "ReadOnly": True},
-        "Service": {"OOMScoreAdjust": None, "MemoryMax": "500G"},
+        "Service": {"OOMScoreAdjust": None, "ProtectSystem": None, "MemoryMax": "500G"},
     }
     text = container_file(SECTIONS, CONTAINER, said)
     assert "AddDevice=nvidia.com/gpu=3\nAddDevice=/dev/infiniband\n" in text
@@ -174,6 +178,8 @@ def test_overrides_make_lists_longer_and_replace_other_values() -> None:
         {"Container": {"User": "0"}},
         {"Service": {"Restart": "no"}},
         {"Service": {"KillMode": "none"}},
+        {"Service": {"ProtectHome": True}},
+        {"Service": {"ReadWritePaths": "/srv"}},
         {"Socket": {"ListenStream": 1}},
     ],
 )
