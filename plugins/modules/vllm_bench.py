@@ -10,8 +10,8 @@ module: vllm_bench
 short_description: Measure a running vLLM server with figures that can be trusted
 version_added: 1.0.0
 description:
-  - Runs the deployed vLLM's own C(vllm bench serve) against a server, once for each point and repeat, and judges
-    every request.
+  - Runs a benchmark client against a server, once for each point and repeat, and judges every request. The client is
+    the deployed vLLM's own C(vllm bench serve) where there is one.
   - The client's exit status and summary are not believed. The figures are computed again from the single requests, a
     point with a failed request is invalid, and the server's own counters confirm requests and tokens.
   - Every point and repeat has prompts of its own, so that nothing comes out of the prefix cache. Before each one the
@@ -46,9 +46,10 @@ options:
     type: str
     required: true
   tokenizer:
-    description: Directory with the model's tokenizer on this host. Nothing is looked up on a network.
+    description:
+      - Directory with the model's tokenizer on this host. Nothing is looked up on a network.
+      - vLLM's clients and aiperf need it, the builtin client does not. It was required before 1.1.0.
     type: path
-    required: true
   trust_remote_code:
     description:
       - Whether the client may run code from the tokenizer's directory. Some models have their tokenizer as code.
@@ -66,13 +67,34 @@ options:
     default: vllm
   engine:
     description:
-      - Which client measures.
+      - Which client measures. RV(engine) says which one ran; results of different engines are not compared.
       - V(auto) takes vLLM's Rust client where this vLLM ships one, since its own delays are much smaller, and else
-        V(python).
-      - RV(engine) says which one ran. Results of different engines are not compared.
+        V(python). Where there is no vLLM or no O(tokenizer), and for chats, it takes V(builtin), which the finding
+        C(engine-builtin) tells.
+      - V(builtin) is a small client that comes with the collection. It needs the Python package C(aiohttp) (3.8 or
+        newer, C(python3-aiohttp) on Debian and Ubuntu) for the interpreter that runs this module, or that of O(vllm),
+        and no tokenizer. Since 1.1.0.
+      - V(aiperf) is NVIDIA's client, 0.13 or newer. Its records of the single requests are judged as those of the
+        others are, its own figures are not used. Since 1.1.0.
     type: str
     choices: [auto, python, rust, aiperf, builtin]
     default: auto
+  aiperf:
+    description: Name or path of the C(aiperf) executable, for O(engine=aiperf).
+    type: path
+    default: aiperf
+    version_added: 1.1.0
+  endpoint:
+    description:
+      - What is asked of the server, C(/v1/completions) or C(/v1/chat/completions).
+      - In a chat the time to first token is that of the first reasoning or content, and C(ttfo_ms) is the time to the
+        first content, which for models that think is much later.
+      - Chats are measured by V(builtin) or V(aiperf). vLLM's own clients take the role, which a server may send early,
+        for the first token, and do not tell reasoning from content.
+    type: str
+    choices: [completions, chat]
+    default: completions
+    version_added: 1.1.0
   points:
     description:
       - The loads to measure. Replaces O(concurrency).
@@ -241,6 +263,15 @@ options:
     type: int
     default: 0
     version_added: 1.1.0
+  progress_interval:
+    description:
+      - Seconds between two lines that say which measurement is being made and what the last one gave. They are shown by
+        the controller, on standard error.
+      - The module then runs as a job on the node, which a lost connection does not end. V(0) shows nothing, and runs it
+        without a job.
+    type: int
+    default: 30
+    version_added: 1.1.0
 author:
   - The modelops.vllm contributors (@modelops)
 """
@@ -258,6 +289,15 @@ EXAMPLES = r"""
     identity:
       layout: tp8-ep
   register: benchmark
+
+- name: Measure a chat from a host without vLLM
+  modelops.vllm.vllm_bench:
+    url: http://gpu01:8000
+    model: minimax-m2.5
+    endpoint: chat
+    engine: builtin
+    concurrency: [1, 64]
+    results_dir: results
 
 - name: Measure points of different lengths
   modelops.vllm.vllm_bench:
@@ -339,6 +379,7 @@ points:
           milliseconds.
         - A percentile is null when there are too few requests for it (p90 from 64, p95 from 130, p99 from 662).
         - Latencies of tokens are null when the client read first tokens late (finding C(token-times-withheld)).
+        - C(ttfo_ms) is the time to the first token of output of a chat, reasoning left out.
         - C(steady) has the latencies without the first wave and the drain, C(goodput) what kept the bounds of O(slo).
         - The file C(definitions.json) beside the results says what each figure means.
       type: dict
@@ -416,25 +457,35 @@ results_file:
   type: str
   sample: /var/lib/vllm-benchmark/20260314T150926Z-8f0a1c/points.jsonl
 engine:
-  description: The client that measured, V(python) or V(rust); empty in check mode.
+  description: The client that measured, V(python), V(rust), V(builtin) or V(aiperf); empty in check mode.
   returned: success
   type: str
 vllm_version:
-  description: Version of the client's vLLM; empty in check mode.
+  description: Version of the client's vLLM; empty in check mode, and when the client is not vLLM's.
   returned: success
   type: str
+engine_version:
+  description: Version of the client, that of aiohttp for the engine V(builtin); empty in check mode.
+  returned: success
+  type: str
+  version_added: 1.1.0
 """
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.modelops.vllm.plugins.module_utils._bench import entry
 from ansible_collections.modelops.vllm.plugins.module_utils._errors import guarded
+from ansible_collections.modelops.vllm.plugins.module_utils._progress import ProgressFile, own_path, run_id
 
 
 def main() -> None:
     module = AnsibleModule(argument_spec=entry.BENCH_SPEC, supports_check_mode=True)
     with guarded(module, entry.redactor(module.params["api_key"])):
         options = entry.bench_options(module.params)
-        result = entry.planned(options) if module.check_mode else entry.measured(options)
+        if module.check_mode:
+            result = entry.planned(options)
+        else:
+            with ProgressFile(own_path(module.tmpdir), run_id(module.tmpdir)) as progress:
+                result = entry.measured(options, progress.tell)
     module.exit_json(changed=True, **result)
 
 

@@ -51,6 +51,10 @@ class Behaviour:
     preemptions: int = 0  # counted with each completion
     busy: int = 0  # requests that seem to run all the time
     restart_after: int = 0  # the process seems to be a new one after so many completions
+    role_early: bool = False  # the role of a chat comes at once, as from a frontend, and not with the first token
+    reasoning: int = 0  # so many of a chat's tokens are reasoning
+    bare_end: bool = False  # the finish reason comes in an event of its own, without text
+    tokenize: bool = False  # /tokenize answers: each character is a token
 
 
 @dataclass
@@ -126,6 +130,8 @@ class MockOpenAI:
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+            # As asyncio's servers do: else small writes wait for the delayed acknowledgement of the one before.
+            disable_nagle_algorithm = True
 
             def log_message(self, format: str, *args: object) -> None:
                 pass
@@ -159,7 +165,10 @@ class MockOpenAI:
 
             def do_POST(self) -> None:
                 body = json.loads(self.rfile.read(int(self.headers.get("Content-Length", 0))))
-                if self.path != "/v1/completions":
+                if self.path == "/tokenize" and mock.behaviour.tokenize:
+                    tokens = [ord(character) for character in body["prompt"]]
+                    self._send(200, json.dumps({"count": len(tokens), "tokens": tokens}))
+                elif self.path not in ("/v1/completions", "/v1/chat/completions"):
                     self._send(404, '{"detail": "Not Found"}')
                 elif self._allowed():
                     mock.complete(self, body)
@@ -169,12 +178,13 @@ class MockOpenAI:
     def complete(self, handler: t.Any, body: dict[str, t.Any]) -> None:
         """Answer one streamed completion, with the fault if it is its turn."""
         b, c = self.behaviour, self.counters
-        wanted = int(body["max_tokens"])
+        wanted = int(body.get("max_tokens") or body["max_completion_tokens"])
+        prompt = prompt_of(body)
         with c.lock:
             c.seen += 1
             turn = c.seen - b.healthy
             c.running += 1
-            c.prompts.append(body["prompt"])
+            c.prompts.append(prompt if isinstance(prompt, str) else json.dumps(prompt))
         fault = b.fault if turn > 0 and turn % b.every == 0 else ""
         try:
             tokens = self._stream(handler, body, wanted, fault)
@@ -188,8 +198,8 @@ class MockOpenAI:
                 c.finished[reason] += 1
             c.finished["length"] += bool(b.foreign_tokens)
             c.generation_tokens += tokens + b.foreign_tokens
-            c.prompt_tokens += len(body["prompt"])
-            c.prefix_hits += b.prefix_hit_rate * len(body["prompt"])
+            c.prompt_tokens += len(prompt)
+            c.prefix_hits += b.prefix_hit_rate * len(prompt)
             c.preemptions += b.preemptions
 
     def _stream(self, handler: t.Any, body: dict[str, t.Any], wanted: int, fault: str) -> int:
@@ -209,9 +219,14 @@ class MockOpenAI:
         def event(payload: t.Any) -> None:
             chunk(f"data: {payload if isinstance(payload, str) else json.dumps(payload)}\n\n")
 
+        chat = "messages" in body
+        if chat and self.behaviour.role_early:
+            event(_delta({"role": "assistant", "content": ""}))
         short = fault in ("cut", "early_stop", "error_event", "reset")
         tokens = max(1, wanted // 4) if short else wanted
         time.sleep(self.behaviour.first_token_s)
+        if chat and not self.behaviour.role_early:
+            event(_delta({"role": "assistant", "content": ""}))
         sent = 0
         while sent < tokens:
             step = min(self.behaviour.tokens_per_event, tokens - sent)
@@ -223,7 +238,14 @@ class MockOpenAI:
                 reason = "stop" if fault == "early_stop" else "length"
             if fault == "ping":
                 chunk(": ping\n\n")
-            event({"choices": [{"index": 0, "text": "word " * step, "finish_reason": reason}]})
+            last = None if self.behaviour.bare_end else reason
+            if chat:
+                name = "reasoning" if sent <= self.behaviour.reasoning else "content"
+                event(_delta({name: "word " * step}, last))
+            else:
+                event(_text("word " * step, last))
+            if reason and self.behaviour.bare_end:
+                event(_delta({"content": ""}, reason) if chat else _text("", reason))
         if fault == "reset":
             handler.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             handler.connection.close()
@@ -232,12 +254,25 @@ class MockOpenAI:
         if fault == "error_event":
             event({"error": {"message": "injected", "code": 500}})
         if fault not in ("cut", "no_usage", "error_event"):
-            usage = {"prompt_tokens": len(body["prompt"]), "completion_tokens": sent}
+            usage = {"prompt_tokens": len(prompt_of(body)), "completion_tokens": sent}
             event({"choices": [], "usage": usage})
         if fault != "cut":
             event("[DONE]")
         handler.wfile.write(b"0\r\n\r\n")
         return sent
+
+
+def prompt_of(body: dict[str, t.Any]) -> t.Any:
+    """The text or the token ids that were asked; each character, or id, counts as a token."""
+    return body["prompt"] if "prompt" in body else body["messages"][0]["content"]
+
+
+def _text(text: str, reason: str | None) -> dict[str, t.Any]:
+    return {"object": "text_completion", "choices": [{"index": 0, "text": text, "finish_reason": reason}]}
+
+
+def _delta(delta: dict[str, t.Any], reason: str | None = None) -> dict[str, t.Any]:
+    return {"object": "chat.completion.chunk", "choices": [{"index": 0, "delta": delta, "finish_reason": reason}]}
 
 
 def main() -> None:

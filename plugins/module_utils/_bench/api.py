@@ -4,14 +4,14 @@
 # PRIVATE: this file is an implementation detail of modelops.vllm and may change without notice.
 """The few requests that this collection sends itself: readiness, warm-up, model list, counters.
 
-Standard library only. The streams are read strictly: bytes are kept as they come, comments are skipped, and a stream
-counts only when it ended with a finish reason, the usage and ``[DONE]``.
+Standard library only.
 """
 
 from __future__ import annotations
 
 import http.client
 import json
+import socket
 import ssl
 import time
 import typing as t
@@ -19,10 +19,15 @@ import urllib.parse
 from dataclasses import dataclass, field
 
 from .._errors import ModelopsError
+from .streams import PATHS, Endpoint, EventReader, Stream, request_body
 
 # Enough for an error text; a page of counters of a large server has a few hundred KiB.
 _MAX_ERROR_BYTES: t.Final = 2000
 _MAX_PAGE_BYTES: t.Final = 32 * 2**20
+_READ_BYTES: t.Final = 2**16
+_PLACE_TIMEOUT_S: t.Final = 5.0
+
+Place = t.Literal["loopback", "same host", "remote"]
 
 
 @dataclass(frozen=True)
@@ -38,9 +43,27 @@ class Server:
         return urllib.parse.urlsplit(self.url).hostname or ""
 
     @property
+    def port(self) -> int:
+        """The port in the URL, or its scheme's."""
+        parts = urllib.parse.urlsplit(self.url)
+        return parts.port or (443 if parts.scheme == "https" else 80)
+
+    @property
     def loopback(self) -> bool:
         """True when the server is on this machine by its address."""
         return self.host in ("localhost", "::1") or self.host.startswith("127.")
+
+    def place(self) -> Place:
+        """Where the client is: on the server's host, through loopback or not, or elsewhere."""
+        if self.loopback:
+            return "loopback"
+        try:
+            with socket.create_connection((self.host, self.port), timeout=_PLACE_TIMEOUT_S) as connection:
+                # A connection to an address of this host comes from the same address.
+                same = connection.getsockname()[0] == connection.getpeername()[0]
+        except OSError:
+            same = False
+        return "same host" if same else "remote"
 
 
 def normalise_url(url: str) -> str:
@@ -98,125 +121,58 @@ def get_json(server: Server, path: str, timeout: float = 10.0) -> tuple[int, t.A
         return status, None
 
 
-@dataclass
-class Stream:
-    """How one streamed completion went. Times in seconds; ``problem`` is empty when every rule was kept."""
-
-    events: int = 0
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
-    finish_reason: str | None = None
-    done: bool = False
-    ttft_s: float = 0.0
-    latency_s: float = 0.0
-    status: int = 0
-    kind: str = ""
-    problem: str = ""
-
-    @property
-    def tokens_per_event(self) -> float:
-        """Tokens in one stream event on average."""
-        return (self.completion_tokens or 0) / self.events if self.events else 0.0
-
-    def fail(self, kind: str, problem: str) -> Stream:
-        """Note the first rule that was broken."""
-        if not self.kind:
-            self.kind, self.problem = kind, problem
-        return self
+def post_json(server: Server, path: str, body: t.Mapping[str, t.Any], timeout: float = 10.0) -> tuple[int, t.Any]:
+    """Status and document of a POST; the document is None when the body is no JSON, status 0 without an answer."""
+    connection, prefix = _open(server, timeout)
+    headers = {"Content-Type": "application/json", **_headers(server)}
+    try:
+        connection.request("POST", prefix + path, json.dumps(body), headers)
+        response = connection.getresponse()
+        status, text = response.status, response.read(_MAX_PAGE_BYTES)
+    except (OSError, http.client.HTTPException):
+        return 0, None
+    finally:
+        connection.close()
+    try:
+        return status, json.loads(text)
+    except ValueError:
+        return status, None
 
 
-def complete(server: Server, model: str, prompt: str, max_tokens: int, timeout: float) -> Stream:
-    """Send one greedy streamed completion and read it to the end; never raises for what the server does."""
-    body = {
-        "model": model,
-        "prompt": prompt,
-        "max_tokens": max_tokens,
-        "temperature": 0,
-        "ignore_eos": True,
-        "stream": True,
-        "stream_options": {"include_usage": True},
-    }
+def complete(
+    server: Server, model: str, prompt: str, max_tokens: int, timeout: float, *, endpoint: Endpoint = "completions"
+) -> Stream:
+    """Send one greedy streamed request and read it to the end; never raises for what the server does."""
     stream = Stream()
     connection, prefix = _open(server, timeout)
     begin = time.perf_counter()
     try:
         headers = {"Content-Type": "application/json", **_headers(server)}
-        connection.request("POST", f"{prefix}/v1/completions", json.dumps(body), headers)
+        body = json.dumps(request_body(endpoint, model, prompt, max_tokens))
+        connection.request("POST", prefix + PATHS[endpoint], body, headers)
         response = connection.getresponse()
         stream.status = response.status
         if response.status != 200:
             text = response.read(_MAX_ERROR_BYTES).decode("utf-8", "replace")
             return stream.fail("http-error", f"HTTP {response.status} {response.reason}: {text[:300]}")
-        for data in sse_data(_until(response, begin + timeout)):
-            if not _take(stream, data, time.perf_counter() - begin):
-                break
+        _read(response, stream, begin, timeout)
     except (OSError, http.client.HTTPException) as e:
         return stream.fail("no-answer", f"{type(e).__name__}: {e}")
     finally:
         connection.close()
-    return _judge(stream, max_tokens)
+    return stream.close(max_tokens)
 
 
-def _until(lines: t.Iterable[bytes], deadline: float) -> t.Iterator[bytes]:
-    """The lines, as long as the time lasts; keep-alives would hold a reader for ever."""
-    for line in lines:
-        if time.perf_counter() > deadline:
+def _read(response: http.client.HTTPResponse, stream: Stream, begin: float, timeout: float) -> None:
+    reader = EventReader()
+    while True:
+        data = response.read1(_READ_BYTES)
+        at = time.perf_counter() - begin
+        if at > timeout:
+            # Keep-alives would hold a reader for ever.
             raise TimeoutError("the stream was not complete in time")
-        yield line
-
-
-def sse_data(lines: t.Iterable[bytes]) -> t.Iterator[str]:
-    """The data of each server-sent event; comments (keep-alives) and other fields are skipped."""
-    parts: list[str] = []
-    for raw in lines:
-        line = raw.decode("utf-8", "replace").rstrip("\r\n")
-        if not line:
-            if parts:
-                yield "\n".join(parts)
-            parts = []
-        elif line.startswith("data:"):
-            parts.append(line[5:].removeprefix(" "))
-    if parts:
-        yield "\n".join(parts)
-
-
-def _take(stream: Stream, data: str, elapsed: float) -> bool:
-    """Enter one event into ``stream``; False when the stream is over."""
-    if data.strip() == "[DONE]":
-        stream.done = True
-        return False
-    try:
-        event = json.loads(data)
-    except ValueError:
-        stream.fail("bad-event", f"an event is no JSON: {data[:200]}")
-        return False
-    if "error" in event:
-        stream.fail("error-event", f"the stream holds an error: {json.dumps(event['error'])[:300]}")
-        return False
-    choices = event.get("choices") or []
-    if choices:
-        stream.events += 1
-        stream.latency_s = elapsed
-        stream.ttft_s = stream.ttft_s or elapsed
-        stream.finish_reason = choices[0].get("finish_reason") or stream.finish_reason
-    usage = event.get("usage")
-    if usage:
-        stream.prompt_tokens = usage.get("prompt_tokens")
-        stream.completion_tokens = usage.get("completion_tokens")
-    return True
-
-
-def _judge(stream: Stream, max_tokens: int) -> Stream:
-    if stream.kind:
-        return stream
-    if not stream.finish_reason or not stream.done:
-        lacks = "no finish reason" if not stream.finish_reason else "no [DONE]"
-        return stream.fail("stream-cut", f"the stream ended after {stream.events} events with {lacks}")
-    if stream.completion_tokens is None:
-        return stream.fail("no-usage", "the stream holds no usage, so its tokens cannot be counted")
-    if stream.completion_tokens != max_tokens:
-        return stream.fail(
-            "output-length",
-            f"{stream.completion_tokens} tokens instead of {max_tokens} (finish reason {stream.finish_reason})",
-        )
-    return stream
+        for event in reader.feed(data, last=not data):
+            if not stream.take(event, at):
+                return
+        if not data:
+            return

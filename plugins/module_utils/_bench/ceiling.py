@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import statistics
 import tempfile
 import typing as t
 
 from .._errors import ModelopsError
 from .._findings import Finding, info, warning
-from . import command, engine
+from . import command, engine, process
 from .command import Target
 from .metrics import compute, read_requests
 from .paced import PacedServer
@@ -45,7 +44,7 @@ def check(client: engine.Client, target: Target, concurrency: int, tokens_per_s:
     """Run the client against the paced server at this concurrency and twice this rate; one finding with both views."""
     point, token_s = pace(concurrency, tokens_per_s)
     try:
-        engine.raise_file_limit(2 * concurrency)
+        process.raise_file_limit(2 * concurrency)
         with PacedServer(_FIRST_TOKEN_S, token_s) as server, tempfile.TemporaryDirectory(prefix="vllm-bench-") as work:
             ran = engine.run_client(
                 client,
@@ -54,6 +53,7 @@ def check(client: engine.Client, target: Target, concurrency: int, tokens_per_s:
                 work,
                 environment=command.bench_environment(os.environ, "127.0.0.1", None),
                 timeout=_TIMEOUT_S,
+                prompts=None if client.is_vllm else ["word " * _PROMPT_TOKENS] * point.num_prompts,
             )
         if ran.raw is None:
             last = " | ".join(ran.log.splitlines()[-3:])[-400:]
@@ -61,15 +61,15 @@ def check(client: engine.Client, target: Target, concurrency: int, tokens_per_s:
         figures = compute(read_requests(ran.raw, point.num_prompts), 0, concurrency)
     except ModelopsError as e:
         return [warning("client-check-failed", f"The client could not be checked: {e.message}", e.remedy)]
-    truth = server.tokens / (server.end - (server.begin or 0.0)) if server.end else 0.0
-    if not server.first_tokens_s or not truth:
+    truth = server.truth()
+    if truth is None:
         return [warning("client-check-failed", "The client could not be checked: it sent no request.")]
     return judge(
         concurrency,
         rate=figures["output_tokens_per_s"] or 0.0,
-        true_rate=truth,
+        true_rate=truth.tokens_per_s,
         ttft_ms=figures["ttft_ms"]["median"] or 0.0,
-        true_ttft_ms=1000 * statistics.median(server.first_tokens_s),
+        true_ttft_ms=truth.ttft_ms,
         cpu_share=ran.cpu_share,
     )
 

@@ -15,12 +15,22 @@ from .metrics import Request
 from .points import Point, auto_prompts
 from .prometheus import Delta
 
-# The Python client runs on one core; from here on its own delays are in the figures.
+# What findings call the engines that have limits of their own.
+_NAMES: t.Final = {"python": "vLLM's Python client", "builtin": "The builtin client", "aiperf": "aiperf"}
+
+# Engines that run on one core, and the share of it from which on their own delays are in the figures.
+_ONE_CORE: t.Final = ("python", "builtin")
 CLIENT_CPU_LIMIT: t.Final = 0.8
 
-# From this concurrency on, by how many ms the Python client of 0.32 read first tokens too late: median time to first
-# token against a mock server that sent it after 50 ms, 2 cores, 2,000 to 40,000 tokens/s; largest concurrency first.
-PYTHON_CLIENT_LATE_MS: t.Final[dict[int, tuple[int, int]]] = {512: (160, 540), 128: (17, 56)}
+# From this concurrency on, by how many ms an engine read first tokens too late: median time to first token against a
+# mock server that sent it after 50 ms, 2 cores, 2,000 to 40,000 tokens/s, vLLM 0.32 and aiperf 0.13; largest
+# concurrency first. The Rust client and the builtin one stay below 10 ms.
+CLIENT_LATE_MS: t.Final[dict[str, dict[int, tuple[int, int]]]] = {
+    "python": {512: (160, 540), 128: (17, 56)},
+    "aiperf": {512: (32, 88), 128: (18, 86)},
+}
+
+_FASTER: t.Final = "Use a vLLM whose Rust client is there (engine auto takes it), the engine builtin, or another host."
 
 # Share of requests whose first token was read together with the next ones: medians bear a few.
 LATE_READS_LIMIT: t.Final = 0.1
@@ -71,30 +81,31 @@ def few_prompts(point: Point) -> list[Finding]:
 
 def client_load(engine: str, cpu_share: float | None) -> list[Finding]:
     """A client that measures itself."""
-    if engine != "python" or cpu_share is None or cpu_share <= CLIENT_CPU_LIMIT:
+    if engine not in _ONE_CORE or cpu_share is None or cpu_share <= CLIENT_CPU_LIMIT:
         return []
     return [
         warning(
             "client-saturated",
-            f"The Python client used {cpu_share:.0%} of the one core that it can use: its own delays are in the time "
+            f"{_NAMES[engine]} used {cpu_share:.0%} of the one core that it can use: its own delays are in the time "
             "to first token, and the throughput may be its own limit.",
-            "Use a vLLM whose Rust client is there (engine auto takes it), or measure from another host.",
+            _FASTER,
             cpu_share=cpu_share,
         )
     ]
 
 
 def client_ceiling(engine: str, concurrency: int | None) -> list[Finding]:
-    """A concurrency at which the Python client is late to read the first token."""
-    late = next((ms for least, ms in PYTHON_CLIENT_LATE_MS.items() if (concurrency or 0) >= least), None)
-    if engine != "python" or late is None:
+    """A concurrency at which this engine is late to read the first token."""
+    known = CLIENT_LATE_MS.get(engine, {})
+    late = next((ms for least, ms in known.items() if (concurrency or 0) >= least), None)
+    if late is None:
         return []
     return [
         warning(
             "client-ceiling",
-            f"At concurrency {concurrency} vLLM's Python client reads first tokens late (by {late[0]} to {late[1]} ms, "
+            f"At concurrency {concurrency} {_NAMES[engine]} reads first tokens late (by {late[0]} to {late[1]} ms, "
             "measured against a paced server), so the time to first token is too high by about that.",
-            "Use a vLLM whose Rust client is there (engine auto takes it).",
+            _FASTER,
             concurrency=concurrency,
             late_ms=list(late),
         )

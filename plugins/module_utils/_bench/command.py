@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from .._errors import ModelopsError
 from .points import Measurement, Point
+from .streams import Endpoint
 
 Engine = t.Literal["python", "rust"]
 
@@ -28,12 +29,14 @@ _INHERITED: t.Final = ("PATH", "HOME", "LD_LIBRARY_PATH", "TMPDIR", "SSL_CERT_FI
 
 @dataclass(frozen=True)
 class Target:
-    """The server under test: ``url`` without a trailing slash or /v1, the served name, the tokenizer's directory."""
+    """The server under test: ``url`` without a trailing slash or /v1, the served name, the tokenizer's directory (empty
+    when there is none), and which of its interfaces is asked."""
 
     url: str
     model: str
     tokenizer: str
     trust_remote_code: bool = False
+    endpoint: Endpoint = "completions"
 
 
 def parse_version(text: str) -> tuple[int, ...]:

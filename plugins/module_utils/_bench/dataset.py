@@ -27,6 +27,27 @@ Name = t.Literal["random", "text", "file"]
 _LABELS: t.Final[dict[Name, str]] = {"random": "random tokens", "text": "verses of the collection", "file": "file"}
 
 
+# Fewer different tokens would repeat whole cache blocks by chance.
+MIN_VOCABULARY: t.Final = 32
+
+
+@dataclass(frozen=True)
+class Lengths:
+    """How texts become tokens at this server, as its answers tell.
+
+    ``template_tokens`` are those that a chat template adds; ``vocabulary`` are ids of tokens that may be sent as they
+    are, which makes lengths exact: without them random prompts are letters.
+    """
+
+    characters_per_token: float
+    template_tokens: int = 0
+    vocabulary: tuple[int, ...] = ()
+
+    def characters(self, tokens: int | None) -> int:
+        """The length of a text that gives a prompt of so many tokens."""
+        return max(1, round(((tokens or 1) - self.template_tokens) * self.characters_per_token))
+
+
 @dataclass(frozen=True)
 class Dataset:
     """Where prompts come from. ``prompts`` are those of a file, all different, and ``digest`` is of their text."""
@@ -107,19 +128,19 @@ def make_prompts(
     schedule: t.Sequence[Measurement],
     measurement: Measurement,
     base_seed: int,
-    characters_per_token: float,
-) -> list[str] | None:
-    """The prompts of one measurement; None for random tokens, which the client makes itself.
+    lengths: Lengths,
+) -> list[str] | list[list[int]]:
+    """The prompts of one measurement: text, or token ids for random tokens of a known vocabulary.
 
     A file is shuffled once by ``base_seed`` and cut into one part for each measurement of the ``schedule``.
     """
     point = measurement.point
-    if dataset.name == "random":
-        return None
-    if dataset.name == "text":
-        rng = random.Random(measurement.seed)
-        characters = round((point.input_len or 1) * characters_per_token)
-        return [verses(rng, characters) for _prompt in range(point.num_prompts)]
+    rng = random.Random(measurement.seed)
+    if dataset.name == "random" and len(lengths.vocabulary) >= MIN_VOCABULARY:
+        return [rng.choices(lengths.vocabulary, k=point.input_len or 1) for _prompt in range(point.num_prompts)]
+    if dataset.name != "file":
+        make = verses if dataset.name == "text" else random_text
+        return [make(rng, lengths.characters(point.input_len)) for _prompt in range(point.num_prompts)]
     before = schedule[: [m.name for m in schedule].index(measurement.name)]
     start = sum(m.point.num_prompts for m in before)
     order = list(dataset.prompts)
@@ -127,15 +148,15 @@ def make_prompts(
     return order[start : start + point.num_prompts]
 
 
-def warmup_prompts(dataset: Dataset, point: Point, seed: int, characters_per_token: float) -> list[str]:
+def warmup_prompts(dataset: Dataset, point: Point, seed: int, lengths: Lengths) -> list[str]:
     """One prompt for each stream of the wave before the load, as long as those of the load and none of them."""
     rng = random.Random(derive_seed(seed, "warm-up"))
-    characters = dataset.mean_characters or round((point.input_len or 1) * characters_per_token)
+    characters = dataset.mean_characters or lengths.characters(point.input_len)
     make = verses if dataset.name == "text" else random_text
     return [make(rng, characters) for _stream in range(point.warmup_streams)]
 
 
-def write_prompts(directory: str, prompts: t.Iterable[str]) -> str:
+def write_prompts(directory: str, prompts: t.Iterable[str | t.Sequence[int]]) -> str:
     """The file that ``vllm bench serve --dataset-name custom`` reads; returns its path."""
     path = os.path.join(directory, "prompts.jsonl")
     with open(path, "w", encoding="utf-8") as f:

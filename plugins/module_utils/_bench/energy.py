@@ -25,11 +25,12 @@ MIN_WINDOW_S: t.Final = 2.0
 
 @dataclass(frozen=True)
 class Gpu:
-    """One GPU of the host; the power limit in W."""
+    """One GPU of the host; the power limit in W, the highest clock of its processors in MHz."""
 
     uuid: str
     name: str
     power_limit_w: float | None
+    sm_clock_limit_mhz: float | None = None
 
 
 @dataclass(frozen=True)

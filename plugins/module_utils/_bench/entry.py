@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 import typing as t
 
-from .._errors import ModelopsError, NotBuiltError
-from . import api, points, run
+from .._errors import ModelopsError
+from . import api, engine, points, run
 from .command import Target
 from .identity import redact
 from .measure import Options
@@ -19,11 +19,13 @@ from .metrics import SLO_NAMES
 BENCH_SPEC: t.Final[dict[str, t.Any]] = {
     "url": {"type": "str", "required": True},
     "model": {"type": "str", "required": True},
-    "tokenizer": {"type": "path", "required": True},
+    "tokenizer": {"type": "path"},
     "trust_remote_code": {"type": "bool", "default": False},
     "api_key": {"type": "str", "no_log": True},
     "vllm": {"type": "path", "default": "vllm"},
     "engine": {"type": "str", "choices": ["auto", "python", "rust", "aiperf", "builtin"], "default": "auto"},
+    "aiperf": {"type": "path", "default": "aiperf"},
+    "endpoint": {"type": "str", "choices": ["completions", "chat"], "default": "completions"},
     "points": {
         "type": "list",
         "elements": "dict",
@@ -56,6 +58,7 @@ BENCH_SPEC: t.Final[dict[str, t.Any]] = {
     "resume": {"type": "bool", "default": False},
     "max_seconds": {"type": "int", "default": 0},
     "client_check_rate": {"type": "int", "default": 0},
+    "progress_interval": {"type": "int", "default": 30},
 }
 
 
@@ -66,8 +69,6 @@ def redactor(api_key: str | None) -> t.Callable[[str], str]:
 
 def bench_options(params: t.Mapping[str, t.Any]) -> Options:
     """The parameters of ``vllm_bench``, checked as far as that goes without a server. Raises ModelopsError."""
-    if params["engine"] in ("aiperf", "builtin"):
-        raise NotBuiltError(f"The benchmark engine {params['engine']}", "Use auto, python or rust.")
     for name, least in {
         "repeats": 1,
         "max_failures": 0,
@@ -75,19 +76,21 @@ def bench_options(params: t.Mapping[str, t.Any]) -> Options:
         "gpus": 1,
         "max_seconds": 0,
         "client_check_rate": 0,
+        "progress_interval": 0,
     }.items():
         if params[name] is not None and params[name] < least:
             raise ModelopsError(f"{name} is {params[name]}, but must be at least {least}.", f"Correct {name}.")
-    for name in ("model", "tokenizer"):
-        if not params[name]:
-            raise ModelopsError(f"{name} is empty.", f"Set {name}.")
+    if not params["model"]:
+        raise ModelopsError("model is empty.", "Set model to the served name.")
     _check_related(params)
     url = api.normalise_url(params["url"])
+    target = Target(url, params["model"], params["tokenizer"] or "", params["trust_remote_code"], params["endpoint"])
+    engine.check(params["engine"], target)
     short = [{"concurrency": c} for c in params["concurrency"]] + [{"rate": rate} for rate in params["rates"]]
     loads = params["points"] if params["points"] is not None else short
     return Options(
         server=api.Server(url, params["api_key"] or None),
-        target=Target(url, params["model"], params["tokenizer"], params["trust_remote_code"]),
+        target=Target(url, params["model"], params["tokenizer"] or "", params["trust_remote_code"], params["endpoint"]),
         points=points.make_points(
             loads,
             {key: params[key] for key in ("input_len", "output_len", "num_prompts")},
@@ -111,6 +114,7 @@ def bench_options(params: t.Mapping[str, t.Any]) -> Options:
         resume=params["resume"],
         max_seconds=params["max_seconds"],
         client_check_rate=params["client_check_rate"],
+        aiperf=params["aiperf"],
     )
 
 
@@ -137,13 +141,13 @@ def planned(options: Options) -> dict[str, t.Any]:
     """What check mode returns: the points, and nothing that only a measurement can tell."""
     schedule = points.schedule(options.points, options.repeats, options.seed or 0)
     plan = [{"point": m.point.as_dict(), "repeat": m.repeat} for m in schedule]
-    empty = {"results_file": "", "engine": "", "vllm_version": ""}
+    empty = {"results_file": "", "engine": "", "vllm_version": "", "engine_version": ""}
     return {"points": plan, "valid": True, "complete": False, "resumed": False, "findings": [], **empty}
 
 
-def measured(options: Options) -> dict[str, t.Any]:
-    """Run the benchmark and return its outcome."""
-    outcome = run.run(options)
+def measured(options: Options, tell: t.Callable[[str], None]) -> dict[str, t.Any]:
+    """Run the benchmark and return its outcome; ``tell`` gets lines about what is being done."""
+    outcome = run.run(options, tell)
     return {
         "points": outcome.points,
         "valid": outcome.valid,
@@ -151,6 +155,7 @@ def measured(options: Options) -> dict[str, t.Any]:
         "results_file": outcome.results_file,
         "engine": outcome.engine,
         "vllm_version": outcome.vllm_version,
+        "engine_version": outcome.engine_version,
         "complete": outcome.complete,
         "resumed": outcome.resumed,
     }

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 import typing as t
 
-from .energy import Gpu
 from .prometheus import Sample
 
 MASK: t.Final = "***"
@@ -62,15 +61,16 @@ def build(
     server_version: str | None,
     max_model_len: int | None,
     sample: Sample | None,
-    engine: str,
-    client_version: str,
-    loopback: bool,
+    client: t.Mapping[str, t.Any],
+    api: str,
     gpus: int | None,
     dataset: str = "random tokens",
-    host_gpus: t.Sequence[Gpu] = (),
-    driver: str = "",
+    host: t.Mapping[str, t.Any] | None = None,
 ) -> dict[str, t.Any]:
-    """All that must be equal before two results are compared; ``given`` is the user's part, kept under its name."""
+    """All that must be equal before two results are compared; ``given`` is the user's part, kept under its name.
+
+    ``host`` is only known when the server is on the client's host.
+    """
     return {
         "model": model,
         "gpus": gpus,
@@ -79,27 +79,13 @@ def build(
             "max_model_len": max_model_len,
             **(dict(sample.settings) if sample else {}),
         },
-        "client": {
-            "engine": engine,
-            "vllm_version": client_version,
-            "place": "loopback" if loopback else "remote",
-        },
+        "client": dict(client),
         "load": {
-            "api": "/v1/completions, streamed",
+            "api": f"{api}, streamed",
             "dataset": dataset,
             "sampling": "temperature 0, ignore_eos",
             "seeds": "one for each run, point and repeat",
         },
-        **({"host": _host(host_gpus, driver)} if host_gpus else {}),
+        **({"host": dict(host)} if host else {}),
         "given": scrub(given, secrets),
-    }
-
-
-def _host(gpus: t.Sequence[Gpu], driver: str) -> dict[str, t.Any]:
-    """What the driver says about all GPUs of the host; only there when the server is on the client's host."""
-    return {
-        "driver": driver,
-        "gpu_names": sorted({gpu.name for gpu in gpus}),
-        "gpu_count": len(gpus),
-        "power_limits_w": sorted({gpu.power_limit_w for gpu in gpus if gpu.power_limit_w is not None}),
     }

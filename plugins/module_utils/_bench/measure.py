@@ -15,11 +15,12 @@ from dataclasses import dataclass, field
 
 from .._errors import ModelopsError
 from .._findings import Finding, as_dicts, error, has_errors
-from . import api, command, dataset, energy, engine, points, prometheus, storage
+from . import api, command, dataset, energy, engine, points, process, prometheus, storage
 from .evaluate import evaluate
 from .identity import redact, scrub
 from .nvml import Nvml
 from .points import Measurement, Point
+from .streams import Stream
 
 # A warm-up needs its prompt's length and a few decode steps, not the whole output.
 _WARMUP_TOKENS: t.Final = 128
@@ -55,6 +56,7 @@ class Options:
     resume: bool = False
     max_seconds: float = 0.0
     client_check_rate: float = 0.0
+    aiperf: str = "aiperf"
 
 
 @dataclass(frozen=True)
@@ -63,13 +65,13 @@ class Facts:
 
     max_model_len: int | None
     version: str | None
-    characters_per_token: float
+    lengths: dataset.Lengths
     tokens_per_event: float
 
 
 @dataclass(frozen=True)
 class Job:
-    """What all measurements of a run share. ``order_seed`` shuffles a file of prompts."""
+    """What all measurements of a run share. ``order_seed`` shuffles a file of prompts, ``tell`` says what is done."""
 
     options: Options
     client: engine.Client
@@ -79,6 +81,7 @@ class Job:
     schedule: t.Sequence[Measurement]
     order_seed: int
     power: Power
+    tell: t.Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -163,7 +166,7 @@ def _fits(point: Point, facts: Facts) -> list[Finding]:
             )
         ]
     try:
-        engine.raise_file_limit(point.streams)
+        process.raise_file_limit(point.streams)
     except ModelopsError as e:
         return [error("open-files-limit", e.message, e.remedy, streams=point.streams)]
     return []
@@ -189,12 +192,16 @@ def _warm_up(job: Job, measurement: Measurement) -> tuple[list[Finding], float]:
     another start. Returns what was wrong and the most tokens an event that a stream carried.
     """
     options, point = job.options, measurement.point
-    prompts = dataset.warmup_prompts(job.dataset, point, measurement.seed, job.facts.characters_per_token)
+    prompts = dataset.warmup_prompts(job.dataset, point, measurement.seed, job.facts.lengths)
+    job.tell("warm-up")
     tokens = min(point.output_len, _WARMUP_TOKENS)
-    streams: list[api.Stream] = []
+    streams: list[Stream] = []
 
     def send(prompt: str) -> None:
-        streams.append(api.complete(options.server, options.target.model, prompt, tokens, options.timeout))
+        target = options.target
+        streams.append(
+            api.complete(options.server, target.model, prompt, tokens, options.timeout, endpoint=target.endpoint)
+        )
 
     threads = [threading.Thread(target=send, args=(prompt,), daemon=True) for prompt in prompts]
     for thread in threads:
@@ -225,14 +232,17 @@ def _load(
 ) -> list[Finding]:
     """Run the client, enter what came of it into ``record``, and return the findings."""
     options, client, run_dir = job.options, job.client, job.run_dir
-    prompts = dataset.make_prompts(
-        job.dataset, job.schedule, measurement, job.order_seed, job.facts.characters_per_token
-    )
+    prompts = None
+    if job.dataset.name != "random" or not client.is_vllm:
+        prompts = dataset.make_prompts(job.dataset, job.schedule, measurement, job.order_seed, job.facts.lengths)
+    job.tell("the client starts")
     environment = command.bench_environment(os.environ, options.server.host, options.server.api_key)
 
     def look() -> _Look:
         power = job.power.read()
-        return _Look(take_sample(options.server) if before is not None else None, power)
+        seen = take_sample(options.server) if before is not None else None
+        job.tell(_answered(before, seen, measurement.point.num_prompts))
+        return _Look(seen, power)
 
     with tempfile.TemporaryDirectory(prefix="vllm-bench-") as work_dir:
         ran = engine.run_client(
@@ -243,24 +253,17 @@ def _load(
             environment=environment,
             timeout=options.timeout,
             sample=look,
-            prompts_file=dataset.write_prompts(work_dir, prompts) if prompts is not None else None,
+            prompts=prompts,
         )
-    arguments = command.bench_arguments(
-        options.target,
-        measurement,
-        "RESULT_DIR",
-        client.engine,
-        prompts_file="PROMPTS" if prompts is not None else None,
-        skip_template=client.skip_template,
-    )
     log = redact(ran.log, [options.server.api_key])
     tail = " | ".join(log.splitlines()[-_LOG_TAIL:])[-1500:]
     record["client"] = {
         "engine": client.engine,
-        "vllm_version": client.version,
-        "arguments": arguments,
+        **client.version_field,
+        "arguments": ran.arguments,
         "rc": ran.rc,
         "wall_s": round(ran.wall_s, 3),
+        "load_begin_unix": ran.load_begin_unix,
         "load_wall_s": ran.load_wall_s,
         "cpu_share": ran.cpu_share,
         "log": storage.store_log(run_dir, measurement.name, log),
@@ -299,6 +302,14 @@ def _load(
         record["energy"] = _energy(job.power, ran.samples, verdict.metrics)
         record["cost"] = energy.cost(verdict.metrics, options.gpus, options.gpu_hour_price, options.currency)
     return verdict.findings
+
+
+def _answered(before: prometheus.Sample | None, now: prometheus.Sample | None, asked: int) -> str:
+    """How far the load is, as the server counts it."""
+    if not before or not now or now.finished is None:
+        return "load"
+    count = sum(now.finished.values()) - sum((before.finished or {}).values())
+    return f"{count:.0f} of {asked} requests answered"
 
 
 def _energy(power: Power, samples: t.Iterable[_Look], figures: t.Mapping[str, t.Any]) -> dict[str, t.Any]:

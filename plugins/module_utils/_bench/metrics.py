@@ -27,6 +27,7 @@ ONE_READ_S: t.Final = 0.0001
 # What the names of the figures mean, stored beside every run: other tools give the same names to other things.
 DEFINITIONS: t.Final[dict[str, str]] = {
     "ttft_ms": "from sending a request to its first token, the time in the server's queue included",
+    "ttfo_ms": "from sending a chat to its first token of output, which is no reasoning; none for completions",
     "tpot_ms": "(end - first token) / (output tokens - 1) of one request; called TPOT by vLLM, ITL by aiperf and "
     "guidellm, whose own TPOT is the whole latency / output tokens",
     "event_gap_ms": "(end - first event) / (events - 1) of one request; equals tpot_ms when each event has one token",
@@ -62,6 +63,9 @@ class Request:
     output_len: int
     error: str
     client_queue_s: float | None = None
+    # To the first token that is no reasoning, and the rule that an engine saw broken, where it tells them.
+    ttfo_s: float | None = None
+    kind: str = ""
 
     @property
     def tpot_s(self) -> float | None:
@@ -115,7 +119,14 @@ def read_requests(raw: t.Mapping[str, t.Any], num_prompts: int) -> list[Request]
     lengths = {name: len(raw[name]) for name in REQUIRED_ARRAYS}
     queues = raw.get("queue_times") or []
     # The client leaves the waiting times of failed requests out: without a place for each, they belong to nobody.
-    queues = queues if len(queues) == num_prompts else [None] * num_prompts
+    columns = {
+        "start": starts,
+        "latency": latencies,
+        "queue": queues if len(queues) == num_prompts else [None] * num_prompts,
+        # Only our own readers write these.
+        "ttfo": raw.get("ttfos") or [None] * num_prompts,
+        "kind": raw.get("kinds") or [""] * num_prompts,
+    }
     lengths.update(start_times=len(starts), latencies=len(latencies))
     wrong = {name: n for name, n in lengths.items() if n != num_prompts}
     if wrong:
@@ -124,25 +135,31 @@ def read_requests(raw: t.Mapping[str, t.Any], num_prompts: int) -> list[Request]
             "The client and this collection disagree about the number of prompts; keep the raw file and report it.",
         )
     try:
-        requests = [_request(raw, i, starts[i], latencies[i], queues[i]) for i in range(num_prompts)]
-    except (TypeError, ValueError) as e:
+        requests = [_request(raw, i, {name: column[i] for name, column in columns.items()}) for i in range(num_prompts)]
+    except (TypeError, ValueError, LookupError) as e:
         raise ModelopsError(f"The client's result is not readable: {e}.", "Keep the raw file and report it.") from e
     return sorted(requests, key=lambda r: (r.start_s if r.start_s is not None else 0.0, r.index))
 
 
-def _request(raw: t.Mapping[str, t.Any], index: int, start: t.Any, latency: t.Any, queue: t.Any) -> Request:
+def _request(raw: t.Mapping[str, t.Any], index: int, extra: t.Mapping[str, t.Any]) -> Request:
+    """One request; ``extra`` are its values of the arrays that not every client writes."""
+    start, latency, queue, ttfo = (
+        None if extra[name] is None else float(extra[name]) for name in ("start", "latency", "queue", "ttfo")
+    )
     gaps = tuple(float(gap) for gap in raw["itls"][index])
     ttft = float(raw["ttfts"][index])
     return Request(
         index=index,
-        start_s=None if start is None else float(start),
+        start_s=start,
         ttft_s=ttft,
-        latency_s=ttft + sum(gaps) if latency is None else float(latency),
+        latency_s=ttft + sum(gaps) if latency is None else latency,
         itls_s=gaps,
         input_len=int(raw["input_lens"][index]),
         output_len=int(raw["output_lens"][index]),
         error=str(raw["errors"][index] or ""),
-        client_queue_s=None if queue is None else float(queue),
+        client_queue_s=queue,
+        ttfo_s=ttfo,
+        kind=extra["kind"],
     )
 
 
@@ -165,7 +182,7 @@ def _judge_one(request: Request, output_len: int, max_tokens_per_event: float | 
     times = (request.ttft_s, request.latency_s, *request.itls_s)
     if request.error:
         # Tracebacks end with the line that says what happened.
-        return "request-error", request.error.strip().splitlines()[-1][:300]
+        return request.kind or "request-error", request.error.strip().splitlines()[-1][:300]
     if request.output_len != output_len:
         return "output-length", f"{request.output_len} tokens instead of {output_len}"
     if request.ttft_s <= 0 or request.latency_s < request.ttft_s or not all(math.isfinite(x) and x >= 0 for x in times):
@@ -235,6 +252,7 @@ def compute(
         "arrivals_per_s": arrival_rate(requests),
         "goodput": goodput(requests, failed, duration, slo) if slo else None,
         "ttft_ms": summary([r.ttft_s for r in requests], 1000),
+        "ttfo_ms": _summary_ms(r.ttfo_s for r in requests),
         "tpot_ms": tpot,
         "e2e_ms": summary([r.latency_s for r in requests], 1000),
         "event_gap_ms": _summary_ms(r.event_gap_s for r in requests),
@@ -261,6 +279,7 @@ def without_token_times(figures: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     return {
         **figures,
         "ttft_ms": none,
+        "ttfo_ms": none,
         "tpot_ms": none,
         "event_gap_ms": none,
         "decode_tokens_per_s_per_user": None,

@@ -18,6 +18,8 @@ from .energy import Gpu, Reading
 
 _LIBRARY: t.Final = "libnvidia-ml.so.1"
 _TEXT_BYTES: t.Final = 96
+# nvmlClockType_t: the clock of the streaming multiprocessors.
+_SM_CLOCK: t.Final = 1
 
 
 class Nvml:
@@ -38,25 +40,27 @@ class Nvml:
             uuid = self._text("nvmlDeviceGetUUID", handle)
             if uuid:
                 self._handles[uuid] = handle
-                limit = self._number("nvmlDeviceGetEnforcedPowerLimit", handle, ctypes.c_uint)
-                self.gpus.append(Gpu(uuid, self._text("nvmlDeviceGetName", handle), limit and limit / 1000))
+                limit = self._number("nvmlDeviceGetEnforcedPowerLimit", handle, kind=ctypes.c_uint)
+                clock = self._number("nvmlDeviceGetMaxClockInfo", handle, _SM_CLOCK, kind=ctypes.c_uint)
+                name = self._text("nvmlDeviceGetName", handle)
+                self.gpus.append(Gpu(uuid, name, limit and limit / 1000, clock))
 
     def read(self, uuids: t.Iterable[str]) -> Reading:
         """Counters (J) and power (W) of these GPUs now; a GPU that does not answer is left out."""
         energy, power = {}, {}
         for uuid in uuids:
             handle = self._handles.get(uuid)
-            joules = handle and self._number("nvmlDeviceGetTotalEnergyConsumption", handle, ctypes.c_ulonglong)
-            watts = handle and self._number("nvmlDeviceGetPowerUsage", handle, ctypes.c_uint)
+            joules = handle and self._number("nvmlDeviceGetTotalEnergyConsumption", handle, kind=ctypes.c_ulonglong)
+            watts = handle and self._number("nvmlDeviceGetPowerUsage", handle, kind=ctypes.c_uint)
             if joules is not None:
                 energy[uuid] = joules / 1000
             if watts is not None:
                 power[uuid] = watts / 1000
         return Reading(time.monotonic(), energy, power)
 
-    def _number(self, function: str, handle: t.Any, kind: t.Any) -> int | None:
+    def _number(self, function: str, *arguments: t.Any, kind: t.Any) -> int | None:
         value = kind()
-        failed = getattr(self._library, function)(handle, ctypes.byref(value))
+        failed = getattr(self._library, function)(*arguments, ctypes.byref(value))
         return None if failed else int(value.value)
 
     def _text(self, function: str, *handle: t.Any) -> str:

@@ -10,27 +10,21 @@ import contextlib
 import json
 import math
 import os
-import random
 import secrets
 import time
 import typing as t
 from dataclasses import dataclass
 
 from .._errors import ModelopsError
-from .._findings import Finding, as_dicts, error, has_errors, warning
-from . import api, ceiling, dataset, energy, engine, guards, nvml, points, storage
+from .._findings import Finding, as_dicts, error, has_errors, info, warning
+from . import api, ceiling, dataset, energy, engine, guards, host, nvml, points, server, storage
 from .compare import alike
 from .identity import build as build_identity
 from .identity import scrub
-from .measure import Facts, Job, Options, Power, measure, take_sample
+from .measure import Job, Options, Power, measure, take_sample
 from .metrics import DEFINITIONS
 from .points import Measurement
-
-# The readiness completion: long enough to learn how many characters make a token, short enough for any context.
-_PROBE_CHARACTERS: t.Final = 64
-_PROBE_VERSES: t.Final = 512
-_PROBE_TOKENS: t.Final = 8
-_READY_TIMEOUT_S: t.Final = 120.0
+from .streams import PATHS
 
 
 @dataclass
@@ -42,38 +36,38 @@ class Outcome:
     results_file: str
     engine: str
     vllm_version: str
+    engine_version: str
     complete: bool
     valid: bool
     resumed: bool
 
 
-def run(options: Options) -> Outcome:
+def run(options: Options, tell: t.Callable[[str], None] = lambda _line: None) -> Outcome:
     """Measure every point as often as asked. Raises ModelopsError when nothing can be measured at all.
 
     A point that cannot be measured, or whose figures are wrong, becomes a record with ``valid`` false and the reason;
-    the others are measured all the same.
+    the others are measured all the same. ``tell`` is called with a line for people about what is being done.
     """
     clock = _Clock(options.max_seconds)
-    if not os.path.isdir(options.target.tokenizer):
+    if options.target.tokenizer and not os.path.isdir(options.target.tokenizer):
         raise ModelopsError(
             f"tokenizer {options.target.tokenizer!r} is no directory on this host.",
             "Give the model's directory, where tokenizer.json lies; the client makes prompts of exact length with it.",
         )
     prompts = dataset.read_file(options.dataset_file) if options.dataset_file else dataset.Dataset(options.dataset)
     dataset.check_size(prompts, points.schedule(options.points, options.repeats, 0))
-    client = engine.find_client(options.vllm, options.engine, options.target)
-    if prompts.name != "random" and not client.reads_files:
-        raise ModelopsError(
-            f"dataset is {prompts.name}, but vLLM's Python client reads prompts with pandas, which is not installed "
-            f"beside {client.executable}.",
-            "Install pandas there, use a vLLM whose Rust client is there (engine auto takes it), or dataset random.",
-        )
-    facts, findings = _ask_server(options)
-    findings += guards.dummy_weights(options.identity)
+    tell("looking for the client, and asking the server")
+    client = engine.find_client(options.vllm, options.engine, options.target, aiperf_path=options.aiperf)
+    _check_reader(client, prompts)
+    facts, findings = server.ask(options)
+    findings += guards.dummy_weights(options.identity) + _fallback(client)
     if options.client_check_rate:
+        tell("checking the client against a paced server")
         most = max(point.concurrency or point.warmup_streams for point in options.points)
         findings += ceiling.check(client, options.target, most, options.client_check_rate)
-    power, host_gpus, driver = _power(options)
+    place = options.server.place()
+    library = nvml.open_nvml() if place != "remote" else None
+    power = _power(options, place, library)
     base_seed = options.seed if options.seed is not None else secrets.randbits(31)
     sample = take_sample(options.server)
     identity = build_identity(
@@ -83,15 +77,13 @@ def run(options: Options) -> Outcome:
         server_version=facts.version,
         max_model_len=facts.max_model_len,
         sample=sample,
-        engine=client.engine,
-        client_version=client.version,
-        loopback=options.server.loopback,
+        client={"engine": client.engine, **client.version_field, "place": place},
+        api=PATHS[options.target.endpoint],
         gpus=options.gpus,
         dataset=prompts.label,
-        host_gpus=host_gpus,
-        driver=driver,
+        host=_host(options, place, library, client),
     )
-    findings += _versions(facts.version, client.version)
+    findings += _versions(facts.version, client)
     schedule = points.schedule(options.points, options.repeats, base_seed)
     names = [measurement.name for measurement in schedule]
     earlier = None
@@ -102,7 +94,8 @@ def run(options: Options) -> Outcome:
         storage.write_text(os.path.join(run_dir, storage.DEFINITIONS_FILE), json.dumps(DEFINITIONS, indent=2) + "\n")
     first = next(iter(records.values()), None)
     order_seed = first["base_seed"] if first else base_seed
-    job = Job(options, client, facts, run_dir, prompts, schedule, order_seed, power)
+    progress = _Progress(tell, len(schedule), options.repeats)
+    job = Job(options, client, facts, run_dir, prompts, schedule, order_seed, power, progress.step)
     unmeasured = []
     for measurement in schedule:
         if measurement.name in records:
@@ -110,8 +103,10 @@ def run(options: Options) -> Outcome:
         if clock.over(measurement.point.id):
             unmeasured.append(measurement)
             continue
+        progress.begin(len(records) + 1, measurement)
         with clock.timed(measurement.point.id):
             record = measure(job, measurement)
+        progress.end(record)
         record.update(
             schema_version=storage.SCHEMA_VERSION,
             run=os.path.basename(run_dir),
@@ -124,18 +119,14 @@ def run(options: Options) -> Outcome:
         storage.append_record(run_dir, record)
         records[measurement.name] = record
     ordered = [records[name] for name in names if name in records]
-    if not ordered:
-        raise ModelopsError(
-            f"max_seconds is {options.max_seconds:.0f}, which did not last for one measurement.",
-            "Raise it; the readiness of the server and of the client counts, too.",
-        )
     findings += _unmeasured(unmeasured, {r["point"]["id"] for r in ordered}, options.max_seconds)
     return Outcome(
         points=ordered,
         findings=as_dicts(findings) + _collect(ordered),
         results_file=os.path.join(run_dir, storage.POINTS_FILE),
         engine=client.engine,
-        vllm_version=client.version,
+        vllm_version=client.version if client.is_vllm else "",
+        engine_version=client.version,
         complete=not unmeasured,
         valid=not has_errors(findings) and bool(ordered) and all(record["valid"] for record in ordered),
         resumed=earlier is not None,
@@ -161,8 +152,52 @@ class _Clock:
         self._took[point] = time.monotonic() - begin
 
 
-def _unmeasured(left: t.Sequence[Measurement], measured: t.Container[str], max_seconds: float) -> list[Finding]:
-    """What the time did not last for: an error when a point was not measured at all."""
+class _Progress:
+    """Lines such as ``point 3 of 12: c8-i512-o128-n80, repeat 1 of 3: load, 40 s; before: 1057.8 output tokens/s``."""
+
+    def __init__(self, tell: t.Callable[[str], None], total: int, repeats: int) -> None:
+        self._tell, self._total, self._repeats = tell, total, repeats
+        self._head = self._last = ""
+        self._since = time.monotonic()
+
+    def begin(self, number: int, measurement: Measurement) -> None:
+        """The next measurement begins."""
+        self._since = time.monotonic()
+        self._head = (
+            f"measurement {number} of {self._total}: {measurement.point.id}, repeat {measurement.repeat} of "
+            f"{self._repeats}"
+        )
+
+    def step(self, what: str) -> None:
+        """Say what of it is done now."""
+        self._tell(f"{self._head}: {what}, {time.monotonic() - self._since:.0f} s{self._last}")
+
+    def end(self, record: t.Mapping[str, t.Any]) -> None:
+        """It is over; its figure is told with the next one."""
+        rate = (record["metrics"] or {}).get("output_tokens_per_s")
+        told = f"{rate:.1f} output tokens/s" if rate else "no figures"
+        self._last = f"; before: {record['point']['id']}, {told}{'' if record['valid'] else ' (invalid)'}"
+        self.step("judged")
+
+
+def _check_reader(client: engine.Client, prompts: dataset.Dataset) -> None:
+    if prompts.name != "random" and not client.reads_files:
+        raise ModelopsError(
+            f"dataset is {prompts.name}, but vLLM's Python client reads prompts with pandas, which is not installed "
+            f"beside {client.executable}.",
+            "Install pandas there, use a vLLM whose Rust client is there (engine auto takes it), the engine builtin, "
+            "or dataset random.",
+        )
+
+
+def _unmeasured(left: t.Sequence[Measurement], measured: t.Collection[str], max_seconds: float) -> list[Finding]:
+    """What the time did not last for: an error when a point was not measured at all. Raises ModelopsError when no
+    point was."""
+    if not measured:
+        raise ModelopsError(
+            f"max_seconds is {max_seconds:.0f}, which did not last for one measurement.",
+            "Raise it; the readiness of the server and of the client counts, too.",
+        )
     if not left:
         return []
     never = sorted({m.point.id for m in left if m.point.id not in measured})
@@ -180,15 +215,34 @@ def _unmeasured(left: t.Sequence[Measurement], measured: t.Container[str], max_s
     ]
 
 
-def _power(options: Options) -> tuple[Power, list[energy.Gpu], str]:
-    """What measures energy, and the GPUs and driver of this host when the server is on it."""
-    if not options.server.loopback:
-        return Power(reason="the server is not on the client's host"), [], ""
-    library = nvml.open_nvml()
+def _power(options: Options, place: api.Place, library: nvml.Nvml | None) -> Power:
+    """What measures energy, when the server is on this host."""
+    if place == "remote":
+        return Power(reason="the server is not on the client's host")
     if library is None:
-        return Power(reason="there is no NVIDIA driver on the client's host"), [], ""
-    uuids, reason = energy.choose(library.gpus, options.gpu_uuids, options.gpus)
-    return Power(library, uuids, reason), library.gpus, library.driver
+        return Power(reason="there is no NVIDIA driver on the client's host")
+    return Power(library, *energy.choose(library.gpus, options.gpu_uuids, options.gpus))
+
+
+def _host(
+    options: Options, place: api.Place, library: nvml.Nvml | None, client: engine.Client
+) -> dict[str, t.Any] | None:
+    if place == "remote":
+        return None
+    gpus, driver = (library.gpus, library.driver) if library else ([], "")
+    return host.describe(gpus, driver, client.software, options.server.port, [options.server.api_key])
+
+
+def _fallback(client: engine.Client) -> list[Finding]:
+    if not client.fallback:
+        return []
+    return [
+        info(
+            "engine-builtin",
+            f"The builtin client measures with aiohttp {client.version}: {client.fallback}.",
+            "Nothing, unless vLLM's own client is wanted: then set vllm and tokenizer, and measure completions.",
+        )
+    ]
 
 
 def _collect(records: t.Iterable[dict[str, t.Any]]) -> list[dict[str, t.Any]]:
@@ -200,71 +254,15 @@ def _collect(records: t.Iterable[dict[str, t.Any]]) -> list[dict[str, t.Any]]:
     ]
 
 
-def _versions(server: str | None, client: str) -> list[Finding]:
-    if not server or server.partition("+")[0] == client.partition("+")[0]:
+def _versions(server: str | None, client: engine.Client) -> list[Finding]:
+    if not client.is_vllm or not server or server.partition("+")[0] == client.version.partition("+")[0]:
         return []
     return [
         warning(
             "client-version-differs",
-            f"The server runs vLLM {server}, the client is of {client}.",
+            f"The server runs vLLM {server}, the client is of {client.version}.",
             "Point the option vllm at the deployed one, unless this is on purpose.",
             server=server,
-            client=client,
+            client=client.version,
         )
     ]
-
-
-def _ask_server(options: Options) -> tuple[Facts, list[Finding]]:
-    """The model list, the version, and one real completion."""
-    server, model = options.server, options.target.model
-    findings = []
-    status, document = api.get_json(server, "/v1/models")
-    max_model_len = None
-    if status == 404:
-        findings.append(
-            warning(
-                "model-list-missing",
-                f"{server.url}/v1/models answers 404, so the context length is not checked.",
-                "Measure the vLLM server directly.",
-            )
-        )
-    else:
-        max_model_len = _model_length(server, model, status, document)
-    _status, version = api.get_json(server, "/version")
-    # Verses have other tokens than random letters, and an example of theirs must be long enough to tell how long.
-    text = options.dataset == "text"
-    characters = _PROBE_VERSES if text else _PROBE_CHARACTERS
-    prompt = (dataset.verses if text else dataset.random_text)(random.Random(secrets.randbits(64)), characters)
-    answer = api.complete(server, model, prompt, _PROBE_TOKENS, min(options.timeout, _READY_TIMEOUT_S))
-    if answer.kind:
-        raise ModelopsError(
-            f"The server at {server.url} did not answer a completion of {model!r} as it must: {answer.problem}.",
-            "Look at the server's log; nothing was measured.",
-        )
-    facts = Facts(
-        max_model_len=max_model_len,
-        version=str(version["version"]) if isinstance(version, dict) and version.get("version") else None,
-        characters_per_token=characters / (answer.prompt_tokens or characters),
-        tokens_per_event=answer.tokens_per_event,
-    )
-    return facts, findings
-
-
-def _model_length(server: api.Server, model: str, status: int, document: t.Any) -> int | None:
-    """``max_model_len`` of the served model; raises ModelopsError when the server does not serve it."""
-    if status == 0:
-        raise ModelopsError(f"No server answers at {server.url}.", "Start it, or correct url.")
-    if status in (401, 403):
-        raise ModelopsError(f"The server at {server.url} refuses the key (HTTP {status}).", "Set api_key to its key.")
-    if status != 200 or not isinstance(document, dict) or not isinstance(document.get("data"), list):
-        raise ModelopsError(
-            f"{server.url}/v1/models answers HTTP {status} and no list of models.", "Point url at a vLLM server."
-        )
-    entries = {str(entry.get("id")): entry for entry in document["data"] if isinstance(entry, dict)}
-    if model not in entries:
-        raise ModelopsError(
-            f"The server at {server.url} does not serve {model!r} but {', '.join(sorted(entries)) or 'nothing'}.",
-            "Set model to a served name.",
-        )
-    length = entries[model].get("max_model_len")
-    return int(length) if isinstance(length, (int, float)) else None

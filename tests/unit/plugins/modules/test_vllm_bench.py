@@ -69,8 +69,10 @@ def test_points_replace_the_short_form(run_module: RunModule, tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"engine": "aiperf"}, "aiperf is not built"),
-        ({"engine": "builtin"}, "builtin is not built"),
+        ({"engine": "aiperf", "tokenizer": None}, "aiperf loads a tokenizer"),
+        ({"engine": "python", "tokenizer": None}, "vLLM's clients need the option tokenizer"),
+        ({"engine": "rust", "endpoint": "chat"}, "take the role of a chat for its first token"),
+        ({"progress_interval": -1}, "progress_interval is -1"),
         ({"url": "127.0.0.1:8000"}, "server's root"),
         ({"repeats": 0}, "repeats is 0"),
         ({"gpus": 0}, "gpus is 0"),
@@ -443,9 +445,119 @@ class TestMeasuring:
         self, run_module: RunModule, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         python = Client("python", str(tmp_path / "vllm"), "0.32.0", reads_files=False)
-        monkeypatch.setattr(f"{BENCH}.engine.find_client", lambda *_arguments: python)
+        monkeypatch.setattr(f"{BENCH}.engine.find_client", lambda *_arguments, **_options: python)
         with MockOpenAI() as mock:
             refused = run_module("vllm_bench", params(tmp_path, mock.url, dataset="text"))
             assert run_module("vllm_bench", params(tmp_path, mock.url))["valid"] is True
         assert refused["failed"] is True
         assert "dataset is text, but vLLM's Python client reads prompts with pandas" in refused["msg"]
+
+
+@pytest.mark.slow
+class TestBuiltin:
+    """The client for hosts without vLLM: there is none in these tests."""
+
+    def params(self, tmp_path: Path, url: str, **changes: t.Any) -> dict[str, t.Any]:
+        return {**params(tmp_path, url), "tokenizer": None, "engine": "builtin", **changes}
+
+    def test_prompts_are_token_ids_of_the_server_and_as_long_as_asked(
+        self, run_module: RunModule, tmp_path: Path
+    ) -> None:
+        with MockOpenAI(first_token_s=0.02, token_s=0.005, tokenize=True, api_key="key-4711") as mock:
+            result = run_module("vllm_bench", self.params(tmp_path, mock.url, api_key="key-4711"))
+            prompts = mock.counters.prompts
+        assert (result["valid"], result["engine"], result["vllm_version"]) == (True, "builtin", "")
+        assert result["engine_version"]
+        (point,) = result["points"]
+        assert point["metrics"]["input_len"] == {"min": 16, "mean": 16.0, "max": 16}
+        assert point["metrics"]["output_tokens"] == 320
+        assert point["metrics"]["peak_in_flight"] == 4
+        assert point["identity"]["client"] == {
+            "engine": "builtin",
+            "version": result["engine_version"],
+            "place": "loopback",
+        }
+        assert len(set(prompts)) == len(prompts)
+        assert [type(json.loads(prompt)) for prompt in prompts[BEFORE_LOAD:]] == [list] * 16
+        stored = [path.read_bytes() for path in (tmp_path / "results").rglob("*") if path.is_file()]
+        assert not [data for data in stored if b"key-4711" in data or b"key-4711" in _gunzip(data)]
+
+    @pytest.mark.parametrize(
+        ("fault", "kind"),
+        [
+            ("http_500", "http-error"),
+            ("error_event", "error-event"),
+            ("cut", "stream-cut"),
+            ("early_stop", "output-length"),
+            ("no_usage", "no-usage"),
+            ("reset", "stream-cut"),
+        ],
+    )
+    @pytest.mark.case(
+        "all-fail-exit-0", "error-event-counted-success", "truncated-stream-counted-success", "ignore-eos-missing"
+    )
+    def test_a_fault_is_named_whether_or_not_the_server_counts(
+        self, run_module: RunModule, tmp_path: Path, fault: str, kind: str
+    ) -> None:
+        with MockOpenAI(fault=fault, every=2, healthy=BEFORE_LOAD, metrics=False) as mock:
+            result = run_module("vllm_bench", self.params(tmp_path, mock.url))
+        assert result["valid"] is False
+        (found,) = [f for f in result["findings"] if f["id"] == "requests-failed"]
+        assert found["numbers"]["kinds"] == {kind: 8}
+        assert result["points"][0]["metrics"]["failed"] == 8
+
+    @pytest.mark.case("sse-comment-glue")
+    def test_keep_alives_lose_no_token(self, run_module: RunModule, tmp_path: Path) -> None:
+        with MockOpenAI(fault="ping", token_s=0.002) as mock:
+            result = run_module("vllm_bench", self.params(tmp_path, mock.url))
+        assert result["valid"] is True
+        assert result["points"][0]["metrics"]["tokens_per_event"] == 1.0
+
+    @pytest.mark.case("role-chunk-as-first-token", "reasoning-not-counted")
+    def test_a_chat_has_the_time_to_its_first_token_and_to_its_first_output(
+        self, run_module: RunModule, tmp_path: Path
+    ) -> None:
+        with MockOpenAI(role_early=True, reasoning=10, first_token_s=0.2, token_s=0.01) as mock:
+            result = run_module("vllm_bench", self.params(tmp_path, mock.url, endpoint="chat", input_len=48))
+        assert result["valid"] is True
+        (point,) = result["points"]
+        figures = point["metrics"]
+        # The role came at once, reasoning after 200 ms, the first content ten tokens later.
+        assert figures["ttft_ms"]["min"] >= 200
+        assert figures["ttfo_ms"]["min"] >= figures["ttft_ms"]["min"] + 100
+        assert figures["tokens_per_event"] == 1.0
+        assert figures["input_len"]["mean"] == 48
+        assert point["identity"]["load"]["api"] == "/v1/chat/completions, streamed"
+
+    def test_an_open_loop_keeps_the_rate(self, run_module: RunModule, tmp_path: Path) -> None:
+        given = {"concurrency": [], "rates": [40], "num_prompts": 40}
+        with MockOpenAI(token_s=0.001) as mock:
+            result = run_module("vllm_bench", self.params(tmp_path, mock.url, **given))
+        assert result["valid"] is True
+        assert "rate-not-reached" not in ids(result["findings"])
+        assert result["points"][0]["metrics"]["client_queue_ms"]["n"] == 40
+
+    @pytest.mark.parametrize("endpoint", ["completions", "chat"])
+    def test_auto_takes_it_where_there_is_no_vllm_and_says_so(
+        self, run_module: RunModule, tmp_path: Path, endpoint: str
+    ) -> None:
+        with MockOpenAI() as mock:
+            given = self.params(tmp_path, mock.url, engine="auto", endpoint=endpoint)
+            result = run_module("vllm_bench", given)
+        assert (result["valid"], result["engine"]) == (True, "builtin")
+        (found,) = [f for f in result["findings"] if f["id"] == "engine-builtin"]
+        assert ("role of a chat" if endpoint == "chat" else "need the option tokenizer") in found["message"]
+
+    def test_texts_and_a_resumed_run(self, run_module: RunModule, tmp_path: Path) -> None:
+        with MockOpenAI() as mock:
+            given = self.params(tmp_path, mock.url, dataset="text", repeats=2, resume=True)
+            first = run_module("vllm_bench", given)
+            lines = Path(first["results_file"]).read_text().splitlines()
+            Path(first["results_file"]).write_text(lines[0] + "\n")
+            second = run_module("vllm_bench", given)
+        assert (first["resumed"], second["resumed"], second["complete"]) == (False, True, True)
+        assert [p["repeat"] for p in second["points"]] == [1, 2]
+
+
+def _gunzip(data: bytes) -> bytes:
+    return gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data

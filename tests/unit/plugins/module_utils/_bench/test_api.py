@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import pytest
 from ansible_collections.modelops.vllm.plugins.module_utils._bench import api
+from ansible_collections.modelops.vllm.plugins.module_utils._bench.streams import Stream
 from ansible_collections.modelops.vllm.plugins.module_utils._errors import ModelopsError
 
 from tests.support.mock_openai import MockOpenAI
@@ -49,27 +50,9 @@ def test_the_client_knows_whether_it_is_on_the_same_host(url: str, loopback: boo
     assert api.Server(url).loopback is loopback
 
 
-@pytest.mark.case("sse-comment-glue")
-def test_events_are_read_by_lines_and_comments_are_skipped() -> None:
-    # sse-comment-glue: a keep-alive of its own between two events loses neither
-    lines = [
-        b": ping\n",
-        b"\n",
-        b"data: 1\n",
-        b"\n",
-        b": ping\r\n",
-        b"\r\n",
-        b"data:2\r\n",
-        b"\r\n",
-        b"data: a\n",
-        b"data: b\n",
-    ]
-    assert list(api.sse_data(lines)) == ["1", "2", "a\nb"]
-
-
 @pytest.mark.slow
 class TestAgainstAServer:
-    def ask(self, mock: MockOpenAI, tokens: int = 20, timeout: float = 10.0) -> api.Stream:
+    def ask(self, mock: MockOpenAI, tokens: int = 20, timeout: float = 10.0) -> Stream:
         return api.complete(api.Server(mock.url, "key-1"), "mock", "hello", tokens, timeout)
 
     def test_a_healthy_stream_keeps_every_rule(self) -> None:

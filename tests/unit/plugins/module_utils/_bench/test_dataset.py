@@ -24,24 +24,42 @@ def jsonl(path: Path, prompts: t.Iterable[str]) -> str:
     return str(path)
 
 
-def test_random_tokens_are_made_by_the_client() -> None:
-    (measurement,) = schedule([TEXT], 1, 7)
-    assert dataset.make_prompts(dataset.Dataset(), [measurement], measurement, 7, 4.0) is None
+@pytest.mark.case("worker-same-seed")
+def test_random_tokens_are_ids_of_the_servers_vocabulary() -> None:
+    plan = schedule([TEXT], 2, 7)
+    lengths = dataset.Lengths(4.0, vocabulary=tuple(range(1000, 1040)))
+    loads = [dataset.make_prompts(dataset.Dataset(), plan, m, 7, lengths) for m in plan]
+    prompts = [tuple(p) for part in loads for p in part]
+    assert len(prompts) == 2 * 16
+    assert {len(p) for p in prompts} == {100}
+    assert len(set(prompts)) == len(prompts)
+    assert {token for p in prompts for token in p} == set(range(1000, 1040))
     assert dataset.Dataset().label == "random tokens"
+
+
+def test_without_a_vocabulary_random_prompts_are_letters_of_the_asked_length() -> None:
+    (measurement,) = schedule([TEXT], 1, 7)
+    few = dataset.Lengths(4.0, template_tokens=10, vocabulary=(1, 2, 3))
+    prompts = dataset.make_prompts(dataset.Dataset(), [measurement], measurement, 7, few)
+    assert {(type(p).__name__, len(p)) for p in prompts} == {("str", 4 * (100 - 10))}
+
+
+def test_a_template_longer_than_the_prompt_leaves_one_character() -> None:
+    assert dataset.Lengths(4.0, template_tokens=30).characters(8) == 1
 
 
 @pytest.mark.case("worker-same-seed", "warmup-uses-first-prompt")
 def test_verses_have_the_asked_length_and_begin_differently_everywhere() -> None:
     plan = schedule([TEXT], 2, 7)
     data = dataset.Dataset("text")
-    loads = [dataset.make_prompts(data, plan, m, 7, 4.0) for m in plan]
-    warm = [dataset.warmup_prompts(data, TEXT, m.seed, 4.0) for m in plan]
+    loads = [dataset.make_prompts(data, plan, m, 7, dataset.Lengths(4.0)) for m in plan]
+    warm = [dataset.warmup_prompts(data, TEXT, m.seed, dataset.Lengths(4.0)) for m in plan]
     prompts = [p for part in (*loads, *warm) for p in part or ()]
     assert len(prompts) == 2 * 16 + 2 * 4
     assert {len(p) for p in prompts} == {400}
     assert len({p[:28] for p in prompts}) == len(prompts)
     assert "\n" in prompts[0]
-    assert loads[0] == dataset.make_prompts(data, plan, plan[0], 7, 4.0)
+    assert loads[0] == dataset.make_prompts(data, plan, plan[0], 7, dataset.Lengths(4.0))
 
 
 def test_a_long_prompt_goes_through_the_verses_several_times() -> None:
@@ -54,7 +72,7 @@ def test_measurements_share_no_prompt_of_a_file(tmp_path: Path) -> None:
     data = dataset.read_file(jsonl(tmp_path / "p.jsonl", [f"prompt {i}" for i in range(40)]))
     plan = schedule([FILE], 2, 7)
     dataset.check_size(data, plan)
-    first, second = (dataset.make_prompts(data, plan, m, 7, 1.0) for m in plan)
+    first, second = (dataset.make_prompts(data, plan, m, 7, dataset.Lengths(1.0)) for m in plan)
     assert first is not None
     assert second is not None
     assert (len(first), len(second)) == (16, 16)

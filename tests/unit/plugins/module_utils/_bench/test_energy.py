@@ -117,6 +117,10 @@ def library() -> types.SimpleNamespace:
         out._obj.value = 2
         return 0
 
+    def sm_clock(_handle: t.Any, kind: int, out: t.Any) -> int:
+        out._obj.value = {1: 1980}[kind]
+        return 0
+
     def handle(index: int, out: t.Any) -> int:
         out._obj.value = index + 1
         return 0
@@ -131,6 +135,7 @@ def library() -> types.SimpleNamespace:
         nvmlDeviceGetEnforcedPowerLimit=number(700000),
         nvmlDeviceGetTotalEnergyConsumption=number(2486173, without=2),
         nvmlDeviceGetPowerUsage=number(85383),
+        nvmlDeviceGetMaxClockInfo=sm_clock,
     )
 
 
@@ -139,7 +144,7 @@ def test_the_drivers_library_is_asked_in_its_units(monkeypatch: pytest.MonkeyPat
     opened = nvml.open_nvml()
     assert opened is not None
     assert opened.driver == "580.159.04"
-    assert opened.gpus == [Gpu("GPU-1", "NVIDIA H200", 700.0), Gpu("GPU-2", "NVIDIA H200", 700.0)]
+    assert opened.gpus == [Gpu("GPU-1", "NVIDIA H200", 700.0, 1980), Gpu("GPU-2", "NVIDIA H200", 700.0, 1980)]
     reading = opened.read(["GPU-1", "GPU-2", "GPU-3"])
     assert reading.energy_j == {"GPU-1": pytest.approx(2486.173)}
     assert reading.power_w == {"GPU-1": pytest.approx(85.383), "GPU-2": pytest.approx(85.383)}

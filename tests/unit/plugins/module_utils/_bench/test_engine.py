@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import resource
 import stat
 import sys
 import time
@@ -13,9 +12,9 @@ import typing as t
 from pathlib import Path
 
 import pytest
-from ansible_collections.modelops.vllm.plugins.module_utils._bench import command, engine
+from ansible_collections.modelops.vllm.plugins.module_utils._bench import builtin, command, engine, process
 from ansible_collections.modelops.vllm.plugins.module_utils._bench.points import Measurement, Point
-from ansible_collections.modelops.vllm.plugins.module_utils._errors import ModelopsError, NotBuiltError
+from ansible_collections.modelops.vllm.plugins.module_utils._errors import ModelopsError
 
 from tests.support import fake_vllm
 from tests.support.mock_openai import MockOpenAI
@@ -34,39 +33,61 @@ def target(url: str = "http://127.0.0.1:9") -> command.Target:
     return command.Target(url, "mock", "/nowhere")
 
 
-def test_engines_that_are_not_built_are_refused() -> None:
-    with pytest.raises(NotBuiltError, match="aiperf"):
-        engine.find_client("vllm", "aiperf", target())
+@pytest.fixture
+def no_aiohttp(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(builtin, "find", lambda _installation: None)
 
 
-def test_a_missing_executable_is_named() -> None:
+@pytest.mark.parametrize("wanted", ["python", "rust"])
+def test_a_missing_executable_is_named(wanted: str) -> None:
     with pytest.raises(ModelopsError, match="no executable '/nowhere/vllm'"):
-        engine.find_client("/nowhere/vllm", "auto", target())
+        engine.find_client("/nowhere/vllm", wanted, target())
 
 
-@pytest.mark.case("ulimit-silent-fail")
-def test_the_file_limit_is_raised_or_the_point_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    # ulimit-silent-fail
-    calls: list[tuple[int, int]] = []
-    monkeypatch.setattr(resource, "getrlimit", lambda _which: (256, 4096))
-    monkeypatch.setattr(resource, "setrlimit", lambda _which, limits: calls.append(limits))
-    engine.raise_file_limit(512)
-    assert calls == [(2304, 4096)]
-    engine.raise_file_limit(2000)
-    assert calls[-1] == (8256, 8256)
-
-    def refuse(_which: int, _limits: tuple[int, int]) -> None:
-        raise ValueError("not allowed to raise maximum limit")
-
-    monkeypatch.setattr(resource, "setrlimit", refuse)
-    with pytest.raises(ModelopsError, match="2000 streams need 8256 open files, but the limit is 256"):
-        engine.raise_file_limit(2000)
+def test_a_missing_aiperf_is_named() -> None:
+    with pytest.raises(ModelopsError, match="no executable '/nowhere/aiperf'"):
+        engine.find_client("vllm", "aiperf", target(), aiperf_path="/nowhere/aiperf")
 
 
-def test_a_limit_that_is_high_enough_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(resource, "getrlimit", lambda _which: (20000, 20000))
-    monkeypatch.delattr(resource, "setrlimit")
-    engine.raise_file_limit(128)
+@pytest.mark.parametrize("wanted", ["auto", "builtin"])
+@pytest.mark.usefixtures("no_aiohttp")
+def test_a_missing_aiohttp_is_named_with_its_package(wanted: str) -> None:
+    with pytest.raises(ModelopsError, match="needs the Python package aiohttp") as refusal:
+        engine.find_client("/nowhere/vllm", wanted, target())
+    assert "python3-aiohttp" in str(refusal.value.remedy)
+    assert ("no executable '/nowhere/vllm'" in refusal.value.message) is (wanted == "auto")
+
+
+@pytest.mark.case("role-chunk-as-first-token")
+@pytest.mark.parametrize("wanted", ["python", "rust"])
+def test_vllms_clients_measure_no_chat(wanted: str) -> None:
+    chat = command.Target("http://h", "m", "/t", endpoint="chat")
+    with pytest.raises(ModelopsError, match="take the role of a chat for its first token"):
+        engine.find_client("/nowhere/vllm", wanted, chat)
+
+
+@pytest.mark.parametrize("wanted", ["python", "rust"])
+def test_vllms_clients_need_a_tokenizer(wanted: str) -> None:
+    with pytest.raises(ModelopsError, match="need the option tokenizer"):
+        engine.find_client("/nowhere/vllm", wanted, command.Target("http://h", "m", ""))
+
+
+@pytest.mark.parametrize(
+    ("asked", "reason"),
+    [
+        (command.Target("http://h", "m", "/t"), "there is no executable '/nowhere/vllm' on this host"),
+        (command.Target("http://h", "m", ""), "vLLM's clients need the option tokenizer"),
+        (command.Target("http://h", "m", "/t", endpoint="chat"), "vLLM's clients take the role"),
+    ],
+)
+def test_auto_falls_back_on_the_builtin_client_and_says_why(
+    monkeypatch: pytest.MonkeyPatch, asked: command.Target, reason: str
+) -> None:
+    monkeypatch.setattr(builtin, "find", lambda _installation: ("/usr/bin/python3", "3.9.1"))
+    client = engine.find_client("/nowhere/vllm", "auto", asked)
+    assert (client.engine, client.executable, client.version) == ("builtin", "/usr/bin/python3", "3.9.1")
+    assert client.fallback.startswith(reason)
+    assert client.version_field == {"version": "3.9.1"}
 
 
 @pytest.mark.slow
@@ -114,7 +135,7 @@ class TestProcesses:
         vllm = script(tmp_path / "bin" / "vllm", "#!/bin/sh\nexit 9\n")
         assert engine.find_client(vllm, "python", target()).skip_template == switch
 
-    def run(self, vllm: str, url: str, work_dir: Path, **options: t.Any) -> engine.ClientRun:
+    def run(self, vllm: str, url: str, work_dir: Path, **options: t.Any) -> process.ClientRun:
         environment = command.bench_environment({"PATH": "/usr/bin:/bin"}, "127.0.0.1", "key-1")
         client = engine.Client("python", vllm, "0.32.0")
         return engine.run_client(
