@@ -56,6 +56,8 @@ SUBJECTS: t.Final = (
     "given.release",
     "given.vllm_args",
     "given.vllm_version",
+    "host.process",
+    "host.software",
     "server.vllm_version",
     _AT_START,
 )

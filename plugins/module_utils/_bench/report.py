@@ -180,8 +180,9 @@ def plain(value: t.Any) -> str:
 def findings(records: list[Record]) -> list[dict[str, t.Any]]:
     """Findings of the run, then those of the points, errors first; what repeats say alike is said once."""
     seen: dict[tuple[str, str], dict[str, t.Any]] = {}
-    for found in records[0]["run_findings"]:
-        seen.setdefault(("", found["message"]), {**found, "where": "run"})
+    for record in records:
+        for found in record["run_findings"]:
+            seen.setdefault(("", found["message"]), {**found, "where": "run"})
     for record in records:
         point = record["point"]["id"]
         for found in record["findings"]:

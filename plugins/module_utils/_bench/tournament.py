@@ -161,18 +161,19 @@ def _untried(state: State) -> list[Entry]:
 def steps(state: State) -> list[tuple[str, int]]:
     """What is to deploy and measure next, as (candidate, number of the session): a round, or nothing when it is over.
 
-    Leaders take turns, beginning with one that was not measured last: each session is a start of its own.
+    Leaders take turns, beginning with one that was not measured last: a session is to be a start of its own, and what
+    is deployed already is not started again.
     """
     untried = _untried(state)
     if untried:
         return [(entry["id"], 1) for entry in untried]
-    leaders = [entry for entry in state["candidates"] if entry["id"] in state["leaders"] and not entry["lost"]]
-    if len(leaders) < 2:
-        return []
-    leaders.sort(key=lambda entry: (entry["id"] == state.get("last"), state["leaders"].index(entry["id"])))
-    turns = []
-    for session in range(2, rules_of(state).sessions + 1):
-        turns += [(entry["id"], session) for entry in leaders if len(entry["sessions"]) < session]
+    counts = {entry["id"]: len(entry["sessions"]) for entry in state["candidates"] if not entry["lost"]}
+    leaders = [name for name in state["leaders"] if name in counts]
+    last, turns, wanted = state.get("last"), [], rules_of(state).sessions
+    while len(leaders) > 1 and (waiting := [name for name in leaders if counts[name] < wanted]):
+        last = min(waiting, key=lambda name: (name == last, counts[name], leaders.index(name)))
+        counts[last] += 1
+        turns.append((last, counts[last]))
     return turns
 
 

@@ -38,8 +38,8 @@ def headline(state: State) -> str:
     first, *others = standings(state)
     objective = OBJECTIVES[rules_of(state).objective]
     if first.outcome == "winner":
-        among = f" of {len(others) + 1} candidates" if others else ", the only candidate"
-        return f"{first.candidate} wins{among} by {objective.name}: {number(first.value)} {objective.unit}."
+        won = f"wins of {len(others) + 1} candidates" if others else "is the only candidate,"
+        return f"{first.candidate} {won} by {objective.name}: {number(first.value)} {objective.unit}."
     left = steps(state)
     if left:
         return f"The tournament is not over: {len(left)} measurements are left in this round."

@@ -166,6 +166,23 @@ def test_the_host_is_compared_when_both_sides_know_it() -> None:
     assert result.reasons == ["host.driver is '570.1', in the baseline '580.159.04'"]
 
 
+@pytest.mark.parametrize(
+    ("part", "other", "verdict"),
+    [
+        ({"process": {"args": ["--seed", "1"]}}, {"process": {"args": []}}, "same"),
+        ({"software": {"torch": "2.9.0"}}, {"software": {"torch": "2.10.0"}}, "same"),
+        ({"topology": {"GPU0-GPU1": "PIX"}}, {"topology": {"GPU0-GPU1": "SYS"}}, "not_comparable"),
+    ],
+)
+def test_the_software_of_the_server_is_a_subject_and_its_hardware_is_not(
+    part: dict[str, t.Any], other: dict[str, t.Any], verdict: str
+) -> None:
+    sides = [with_identity(repeats(BASE), "host", {"driver": "580", **one}) for one in (part, other)]
+    result = judge(*sides)
+    assert result.verdict == verdict
+    assert (result.subjects or result.reasons)[0].startswith(f"host.{next(iter(part))}")
+
+
 def test_open_loops_are_points_of_their_own() -> None:
     point = {"id": "q4-i512-o128-n240", "concurrency": None, "rate": 4.0, "input_len": 512, "output_len": 128}
     open_loop = {"point": {**point, "num_prompts": 240}}
