@@ -7,29 +7,31 @@ from __future__ import annotations
 
 import re
 import typing as t
+from pathlib import Path
 
 import pytest
 from ansible_collections.modelops.vllm.plugins.module_utils._serve import causes
 
+FIXTURES = Path(__file__).parents[3] / "fixtures"
 Load = t.Callable[[str], str]
 
 
-@pytest.mark.parametrize(
-    ("log", "id_"),
-    [
-        ("unknown_flag", "unknown-flag"),
-        ("heads", "heads-not-divisible"),
-        ("unknown_parser", "tool-parser-unknown"),
-        ("max_model_len", "max-model-len-too-long"),
-        ("kv_too_small", "kv-cache-too-small"),
-        ("missing_path", "model-path-missing"),
-        ("missing_shard", "weights-missing"),
-        ("truncated_shard", "weights-corrupt"),
-        ("expert_parallel_on_dense", "expert-parallel-on-dense"),
-        ("unknown_architecture", "architecture-unknown"),
-        ("port_taken", "port-in-use"),
-    ],
-)
+LOGS = {
+    "unknown_flag": "unknown-flag",
+    "heads": "heads-not-divisible",
+    "unknown_parser": "tool-parser-unknown",
+    "max_model_len": "max-model-len-too-long",
+    "kv_too_small": "kv-cache-too-small",
+    "missing_path": "model-path-missing",
+    "missing_shard": "weights-missing",
+    "truncated_shard": "weights-corrupt",
+    "expert_parallel_on_dense": "expert-parallel-on-dense",
+    "unknown_architecture": "architecture-unknown",
+    "port_taken": "port-in-use",
+}
+
+
+@pytest.mark.parametrize(("log", "id_"), LOGS.items())
 def test_the_log_of_a_fault_names_its_cause(load_fixture: Load, log: str, id_: str) -> None:
     found = causes.fatal(load_fixture(f"vllm_logs/{log}.txt").splitlines())
     assert found is not None
@@ -46,57 +48,92 @@ def test_the_log_of_a_good_start_names_none(load_fixture: Load) -> None:
     assert causes.postmortem(lines) is None
 
 
-# One line a rule: what vLLM 0.32.0, torch, NCCL and systemd print (texts from their sources).
-LINES = {
-    "unknown-flag": "vllm: error: unrecognized arguments: --swap-space 4",
-    "bad-flag-value": "vllm serve: error: argument --seed: invalid int value: 'x'",
-    "quant-block-not-divisible": "ValueError: Weight output_partition_size = 192 is not divisible by weight"
-    " quantization block_n = 128.",
-    "not-divisible": "(Worker_TP0 pid=9) ERROR 01-02 03:04:05 [x.py:1] AssertionError: 6 is not divisible by 4",
-    "too-few-gpus": "  Value error, World size (8) is larger than the number of available GPUs (4) in this node.",
-    "gpu-memory-occupied": "(EngineCore pid=7) ERROR 01-02 03:04:05 [c.py:9] ValueError: Free memory on device"
-    " cuda:0 (3.1/94.97 GiB) on startup is less than desired GPU memory utilization (0.92, 87.4 GiB).",
-    "no-kv-cache-memory": "ValueError: No available memory for the cache blocks. Try increasing it.",
-    "gpu-out-of-memory": "(Worker_TP3 pid=9) ERROR 01-02 03:04:05 [w.py:1] torch.OutOfMemoryError: CUDA out of memory.",
-    "weights-do-not-fit-model": "ValueError: There is no module or parameter named 'x' in M",
-    "remote-code-refused": "ValueError: The repository /m contains custom code which must be executed to load it.",
-    "no-attention-backend": "ValueError: No valid attention backend found for cuda with AttentionSelectorConfig()",
-    "no-kernel-for-gpu": "RuntimeError: CUDA error: no kernel image is available for execution on the device",
-    "nccl": "torch.distributed.DistBackendError: NCCL error in: ../NCCLUtils.hpp:1, unhandled cuda error, NCCL 2.27",
-    "illegal-memory-access": "RuntimeError: CUDA error: an illegal memory access was encountered",
-    "gpu-driver": "RuntimeError: Failed to infer device type, please set VLLM_LOGGING_LEVEL=DEBUG",
-    "engine-start-timeout": "TimeoutError: Timed out waiting for engine core processes to start.",
-    "engine-args-differ": "RuntimeError: Configuration mismatch detected for engine 1.",
-}
+LOGGED = "(Worker_TP0 pid=9) ERROR 01-02 03:04:05 [x.py:1] "
 
 
-@pytest.mark.parametrize(("id_", "line"), LINES.items())
+def pairs(name: str) -> list[tuple[str, str]]:
+    """The causes and lines of a file in tests/unit/fixtures."""
+    rows = (FIXTURES / name).read_text(encoding="utf-8").splitlines()
+    return [(id_, line) for id_, tab, line in (row.partition("\t") for row in rows) if tab and not id_.startswith("#")]
+
+
+FATAL_LINES, HINT_LINES = pairs("causes_fatal.tsv"), pairs("causes_hints.tsv")
+
+
+@pytest.mark.parametrize(("id_", "line"), FATAL_LINES)
 def test_each_fatal_rule_knows_its_line(id_: str, line: str) -> None:
     found = causes.fatal([line])
     assert found is not None
     assert found.id == id_
 
 
-@pytest.mark.parametrize(
-    ("id_", "line"),
-    [
-        ("host-out-of-memory", "systemd: vllm-main.service: A process of this unit has been killed by the OOM killer."),
-        ("permission-denied", "PermissionError: [Errno 13] Permission denied: '/.cache'"),
-        ("disk-full", "OSError: [Errno 28] No space left on device"),
-        (
-            "shared-memory-too-small",
-            "RuntimeError: Insufficient space in /dev/shm for x: 160 MiB required, 62 MiB free.",
-        ),
-        ("python-package-broken", "ModuleNotFoundError: No module named 'torch'"),
-        ("native-crash", "Fatal Python error: Segmentation fault"),
-        ("unclassified", "RuntimeError: something new"),
-    ],
-)
+@pytest.mark.parametrize(("id_", "line"), HINT_LINES)
 def test_hints_explain_an_end_and_never_cause_one(id_: str, line: str) -> None:
     assert causes.fatal([line]) is None
     found = causes.postmortem([line])
     assert found is not None
     assert found.id == id_
+
+
+def test_every_rule_has_a_line_here_or_in_a_log() -> None:
+    known = {id_ for id_, _line in [*FATAL_LINES, *HINT_LINES]} | set(LOGS.values())
+    assert {rule.id for rule in causes.RULES} - known == set()
+
+
+def test_how_a_process_ended_says_less_than_what_it_printed() -> None:
+    ended = "systemd: vllm-main.service: Main process exited, code=killed, status=9/KILL"
+    found = causes.postmortem(["RuntimeError: something new", ended])
+    assert found is not None
+    assert (found.id, found.line) == ("unclassified", "RuntimeError: something new")
+    plain = ["systemd: vllm-main.service: Main process exited, code=exited, status=1/FAILURE"]
+    assert causes.postmortem([*plain, "systemd: vllm-main.service: Failed with result 'exit-code'."]) is None
+
+
+def test_an_exception_without_a_message_is_shown_with_the_line_that_raised_it() -> None:
+    other = "(Worker_TP1 pid=8) ERROR 01-02 03:04:05 [x.py:1] "
+    lines = [
+        LOGGED + "Traceback (most recent call last):",
+        LOGGED + '  File "/opt/vllm/lib/vllm/model_executor/models/minimax_m2.py", line 162, in __init__',
+        other + '  File "/opt/vllm/lib/vllm/v1/worker.py", line 1, in f',
+        other + "    something_else()",
+        LOGGED + "    assert self.total_num_kv_heads % tp_size == 0",
+        LOGGED + "           ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^",
+        LOGGED + "AssertionError",
+    ]
+    found = causes.fatal(lines)
+    assert found is not None
+    assert found.id == "kv-heads-not-divisible"
+    assert found.line == "AssertionError (minimax_m2.py:162: assert self.total_num_kv_heads % tp_size == 0)"
+    alone = causes.postmortem(["ValueError:"])
+    assert alone is not None
+    assert alone.line == "ValueError:"
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        "NVLink detection failed. This is normal if your machine has no NVLink equipped.",
+        "Error saving model info cache.",
+        "Weight cache IPC loading failed; falling back to disk loading",
+        "JIT kernel warmup failed after 3.20s.",
+        "Failed to initialize FlashInfer Allreduce norm fusion workspace with backend=trtllm",
+        "Failed to load NCCL library from libnccl.so.2. It is expected if you are not running on NVIDIA/AMD GPUs.",
+    ],
+)
+def test_errors_that_vllm_goes_on_after_say_nothing_with_all_their_traceback(head: str) -> None:
+    lines = [
+        LOGGED + head,
+        LOGGED + "Traceback (most recent call last):",
+        LOGGED + '  File "x.py", line 1, in f',
+        LOGGED + "RuntimeError: CUDA error: out of memory",
+    ]
+    assert causes.fatal(lines) is None
+    assert causes.postmortem(lines) is None
+    found = causes.fatal(
+        [*lines, "(Worker_TP0 pid=9) ERROR 01-02 03:04:06 [y.py:7] RuntimeError: CUDA error: out of memory"]
+    )
+    assert found is not None
+    assert found.id == "gpu-out-of-memory"
 
 
 def test_the_last_error_counts_and_no_wrapper_around_it() -> None:
@@ -126,6 +163,10 @@ def test_the_last_error_counts_and_no_wrapper_around_it() -> None:
         "(EngineCore pid=1) INFO 01-02 03:04:05 [a.py:1] No available shared memory broadcast block found",
         "(Worker pid=1) WARNING 01-02 03:04:05 [a.py:1] Using default MoE config. Performance might be sub-optimal!",
         '    raise ValueError("must be divisible by")',
+        "[rank0]:[W1130 03:08:50.169418363 ProcessGroupNCCL.cpp:1505] destroy_process_group() was not called",
+        "[W1130 10:05:32.729697192 socket.cpp:494] [c10d] waitForInput: socket timed out after 3000ms",
+        'time="2026-11-30T10:09:11Z" level=warning msg="Failed, retrying in 1s ... (1/3). Error: pinging x"',
+        "systemd: Started vllm-main.service - vLLM.",
         'INFO:     127.0.0.1:1 - "GET /must-be-divisible-by HTTP/1.1" 404 Not Found',
         "",
     ],
