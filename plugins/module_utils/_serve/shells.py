@@ -83,6 +83,9 @@ def _cli(module: AnsibleModule) -> Cli | None:
         sandbox = Sandbox(said["image"], said["volumes"], said["devices"])
         if Podman(lambda argv: run_command(module, argv)).image(sandbox.image) is None:
             return None
+        wrong = Podman.judge_volumes(sandbox.volumes)
+        if wrong:
+            raise ModelopsError(wrong[0].message, wrong[0].remedy)
         return ContainerCli(sandbox, binary, lambda argv: run_command(module, argv), module.tmpdir)
     if os.access(binary, os.X_OK) and os.path.isfile(binary):
         return Cli(binary, lambda argv, env: run_command(module, argv, env), module.tmpdir)

@@ -65,7 +65,7 @@ def test_the_user_of_the_service_is_a_named_one_that_the_role_makes() -> None:
 
 @pytest.mark.case("B11")
 def test_the_path_has_the_venv_first_then_cuda_then_the_system(variables: dict[str, t.Any]) -> None:
-    path = variables["__serve_managed_env"]["PATH"].split(":")
+    path = variables["__serve_path"]["PATH"].split(":")
     assert path[:2] == ["{{ serve_vllm_bin | dirname }}", "/usr/local/cuda/bin"]
     assert path[-1] == "/bin"
 
