@@ -58,3 +58,10 @@ if [ ! -e "$WHEELS/.made" ]; then
   "$VLLM_VENV/bin/pip" download -q -d "$WHEELS" "$requirement" 2>/dev/null
   touch "$WHEELS/.made"
 fi
+# Beside them the router that a node puts in front of replicas.
+router=$(sed -n 's/^router_requirement: //p' "$ROOT/roles/router/defaults/main.yml")
+if [ ! -e "$WHEELS/.$router" ]; then
+  step "wheels of $router for nodes"
+  "$VLLM_VENV/bin/pip" download -q -d "$WHEELS" "$router" 2>/dev/null
+  touch "$WHEELS/.$router"
+fi
