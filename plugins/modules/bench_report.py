@@ -11,10 +11,13 @@ short_description: Report on benchmark results, and compare them with a baseline
 version_added: 1.0.0
 description:
   - Writes what M(modelops.vllm.vllm_bench) measured as a self-contained HTML page and as Markdown.
+  - The page has diagrams when matplotlib is there. Without it the page has its tables only and says so.
   - With O(baseline) it compares two results by the medians of their repeats. A change counts only when it leaves the
     band of noise and the ranges of both sides do not overlap. Results that are not alike are not compared, and the
     difference is named.
   - The same results give the same files.
+requirements:
+  - matplotlib 3.7 or newer on the host that writes the report, for the diagrams
 extends_documentation_fragment:
   - modelops.vllm._attributes
   - modelops.vllm._attributes.action_group
@@ -27,7 +30,9 @@ attributes:
     support: full
 options:
   results:
-    description: A C(points.jsonl) or the directory of a run that has one.
+    description:
+      - A C(points.jsonl) or the directory of a run that has one.
+      - Since 1.1.0 also the RV(modelops.vllm.bench_tournament#module:state_file) of a tournament, or its directory.
     type: path
     required: true
   baseline:
@@ -36,6 +41,8 @@ options:
         last run.
       - Both sides need three valid repeats of each point. Use five where the verdict fails a build, since three repeats
         tell little about noise.
+      - Figures that were published and not measured are compared with nothing. Each of their records says so, with an
+        C(origin) that has the C(kind) C(published) and a C(source).
     type: path
   formats:
     description:
@@ -52,6 +59,7 @@ author:
   - The modelops.vllm contributors (@modelops)
 seealso:
   - module: modelops.vllm.vllm_bench
+  - module: modelops.vllm.bench_tournament
 """
 
 EXAMPLES = r"""
@@ -74,6 +82,8 @@ verdict:
     - V(recorded) for valid results without a baseline, V(invalid) when a point may not be believed, whatever the
       baseline is.
     - V(better), V(same), V(worse) or V(not_comparable) against the baseline.
+    - V(published) for figures that were not measured.
+    - V(winner), V(no_winner) or V(open) for a tournament.
   returned: success
   type: str
 headline:
@@ -128,7 +138,7 @@ comparison:
       type: str
       returned: success
 reasons:
-  description: Why the results are invalid or not comparable.
+  description: Why the results are invalid or not comparable. For a tournament why each candidate stands where it does.
   returned: success
   type: list
   elements: str

@@ -187,8 +187,13 @@ def findings(records: list[Record]) -> list[dict[str, t.Any]]:
         point = record["point"]["id"]
         for found in record["findings"]:
             seen.setdefault((point, found["message"]), {**found, "where": f"{point}, repeat {record['repeat']}"})
+    return by_severity(seen.values())
+
+
+def by_severity(found: t.Iterable[dict[str, t.Any]]) -> list[dict[str, t.Any]]:
+    """Errors, then warnings, then the rest, each in the order they came."""
     order = {"error": 0, "warning": 1, "info": 2}
-    return sorted(seen.values(), key=lambda f: order.get(f["severity"], 3))
+    return sorted(found, key=lambda f: order.get(f["severity"], 3))
 
 
 def tail(result: PointResult, metric: str) -> tuple[str, float | None]:
@@ -254,7 +259,16 @@ def text_table(report: Report) -> str:
     lines = ["  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in table]
     facts = [f"{name} {value}" for name, value in report.facts if name in ("Layout", "vLLM", "Client")]
     warnings = sorted({f["id"] for f in report.findings if f["severity"] == "warning"})
-    notes = [*report.comparison.reasons, *([f"Warnings (see the report): {', '.join(warnings)}"] if warnings else [])]
+    moved = [
+        f"{c.point}, {c.figure}: {c.difference:+.1%} (noise ±{c.band:.1%}), {c.verdict}"
+        for c in report.comparison.changes
+        if c.verdict != "same"
+    ]
+    notes = [
+        *report.comparison.reasons,
+        *moved,
+        *([f"Warnings (see the report): {', '.join(warnings)}"] if warnings else []),
+    ]
     return "\n".join(["; ".join([report.title, *facts]), *lines, report.headline, *notes])
 
 

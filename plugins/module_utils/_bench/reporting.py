@@ -104,6 +104,6 @@ def _of_tournament(source: str, params: t.Mapping[str, t.Any]) -> tuple[str, _Fo
             "comparison": [],
             "reasons": [f"{place.candidate}: {place.why}" for place in standings(state)],
             "differences": [],
-            "findings": report.findings(tournament_report.records_of(state)),
+            "findings": tournament_report.findings_of(state),
         },
     )

@@ -14,7 +14,7 @@ from .candidates import MANAGED
 from .compare import Record, flatten, group
 from .document import Bar, Bars, Bullets, Chart, Charts, Code, Document, Notes, Section, Table, number
 from .figures import Series
-from .report import findings, plain, rows, utc
+from .report import by_severity, findings, plain, rows, utc
 from .standings import Place, standings
 from .tournament import OBJECTIVES, Entry, State, entry_of, rules_of, steps
 
@@ -24,6 +24,16 @@ _OUTCOMES: t.Final[dict[str, str]] = {"winner": "better", "failed": "worse", "lo
 def records_of(state: State) -> list[Record]:
     """All records of all candidates."""
     return [record for entry in state["candidates"] for session in entry["sessions"] for record in session["records"]]
+
+
+def findings_of(state: State) -> list[dict[str, t.Any]]:
+    """The findings of all candidates, each with whose it is; errors first."""
+    found = [
+        {**one, "where": f"{entry['id']}: {one['where']}"}
+        for entry in state["candidates"]
+        for one in findings([record for session in entry["sessions"] for record in session["records"]])
+    ]
+    return by_severity(found)
 
 
 def verdict(state: State) -> str:
@@ -52,7 +62,6 @@ def document(state: State) -> Document:
     series = series_of(state)
     pictures: list[Chart | Bars] = [*_scores(state, places), *figures.charts(series)]
     excluded = [[one["id"], one["reason"]] for one in state["excluded"]]
-    found = findings(records_of(state))
     identity = [[key, plain(value)] for key, value in flatten(state["identity"]).items() if key]
     sections = [
         Section("Candidates", _places(state, places)),
@@ -60,7 +69,7 @@ def document(state: State) -> Document:
         *([Section("Diagrams", Charts(pictures))] if pictures else []),
         *([Section("Points", rows(series))] if series else []),
         *([Section("Not tried", Table(["layout", "why"], excluded, kind="words"))] if excluded else []),
-        Section("Findings", Notes(found)),
+        Section("Findings", Notes(findings_of(state))),
         Section("The same for all", Table(["what", "value"], identity, kind="words")),
         Section("What is not claimed", Bullets(_not_claimed(state))),
     ]

@@ -83,6 +83,15 @@ def test_the_text_names_warnings_since_they_explain_missing_figures() -> None:
     assert "Warnings" not in report.text_table(report.build([record()]))
 
 
+def test_the_text_names_what_moved_against_the_baseline() -> None:
+    lines = report.text_table(
+        report.build(repeats([790.0, 800.0, 810.0]), repeats([990.0, 1000.0, 1010.0]))
+    ).splitlines()
+    assert lines[3] == "Worse than the baseline."
+    assert lines[4] == "c8-i512-o128-n80, output tokens/s: -20.0% (noise ±6.3%), worse"
+    assert not any("TTFT median" in line for line in lines)
+
+
 def test_without_gpus_the_column_is_left_out() -> None:
     item = record()
     item["metrics"]["output_tokens_per_s_per_gpu"] = None
