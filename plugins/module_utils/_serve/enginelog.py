@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import typing as t
 
-# name, pattern, whether to add up the matches of several engines (DP) or take the largest of several ranks
+# name and pattern; several ranks and engines (DP) log a line each, see _SMALLEST
 _FIGURES: t.Final[tuple[tuple[str, re.Pattern[str]], ...]] = (
     # GiB of one GPU, every rank logs it
     ("weights_gib", re.compile(r"Model loading took ([\d.]+) GiB")),
@@ -18,7 +18,8 @@ _FIGURES: t.Final[tuple[tuple[str, re.Pattern[str]], ...]] = (
     # "GPU KV cache size: 1,234 tokens", of one engine; the CPU build says CPU, 0.32 puts the concurrency behind it
     ("kv_tokens", re.compile(r"KV cache size: ([\d,]+) tokens")),
     ("max_concurrency", re.compile(r"Maximum concurrency for [\d,]+ tokens per request: ([\d.]+)x")),
-    ("max_model_len", re.compile(r"Using max model len (\d+)")),
+    # with --max-model-len auto the engine shortens it later
+    ("max_model_len", re.compile(r"(?:Using max model len|Auto-fit max_model_len: reduced from \d+ to) (\d+)")),
     ("init_seconds", re.compile(r"init engine \([^)]*\) took ([\d.]+) s")),
     ("compile_seconds", re.compile(r"torch\.compile took ([\d.]+) s in total")),
     ("graph_capture_seconds", re.compile(r"Graph capturing finished in ([\d.]+) secs")),

@@ -142,6 +142,14 @@ def test_what_a_killed_run_left_is_not_shown(action: t.Any) -> None:
     assert made.lines == []
 
 
+def test_a_run_that_is_busy_with_one_thing_is_told_as_such(action: t.Any) -> None:
+    made = action(Node([*[seen(progress=MINE)] * 12, END], {"changed": True}))
+    made.run(task_vars=VARS)
+    first, second = made.lines[:2]
+    assert "no news" not in first
+    assert second == f"{first} (no news for 10 s)"
+
+
 def test_nothing_is_shown_without_log_or_progress(action: t.Any) -> None:
     for options, state in (({"no_log": True}, MINE), ({}, None), ({}, [1]), ({}, {"run": "x"})):
         looks = [seen(progress=state and {**state, "beat": 3} if isinstance(state, dict) else state)] * 9

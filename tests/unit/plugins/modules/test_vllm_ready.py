@@ -220,7 +220,6 @@ def test_a_tool_that_is_called_is_ready(run_module: Run, server: tuple[str, Beha
     assert [tool["function"]["name"] for tool in server[1].bodies[-1]["tools"]] == ["get_weather"]
 
 
-@pytest.mark.case("A23")
 @pytest.mark.parametrize(
     ("tool", "cause", "words"),
     [

@@ -45,5 +45,13 @@ def test_the_scarcest_rank_limits_and_the_largest_weighs() -> None:
     }
 
 
+def test_a_context_that_vllm_fitted_to_the_memory_counts() -> None:
+    lines = [
+        "(APIServer pid=1) INFO x [model.py:2152] Using max model len 196608",
+        "(EngineCore pid=3) INFO x Auto-fit max_model_len: reduced from 196608 to 131072 to fit in 20 GiB",
+    ]
+    assert figures(lines) == {"max_model_len": 131072}
+
+
 def test_an_empty_log_has_none() -> None:
     assert figures([]) == {}
