@@ -104,6 +104,17 @@ options:
         which is the C(VLLM_API_KEY) of O(secrets).
     type: dict
     required: true
+  group:
+    description:
+      - For one engine on several nodes, C(name), C(members) (C(host) and C(address) of each, rank 0 first), the C(rank)
+        of this node, and the TCP C(port) on which the nodes show each other their state.
+      - Empty for an engine on one node.
+    type: dict
+    default: {}
+  watch_text:
+    description: The text of the unit that watches the group, C(vllm-<instance>-watch.service). Needed with O(group).
+    type: str
+    default: ""
   plan:
     description: What the planner expects of it, kept beside it.
     type: dict
@@ -181,6 +192,8 @@ def main() -> None:
             "port": {"type": "int"},
             "vram_fraction": {"type": "float"},
             "question": {"type": "dict", "required": True},
+            "group": {"type": "dict", "default": {}},
+            "watch_text": {"type": "str", "default": ""},
             "plan": {"type": "dict", "default": {}},
         },
         supports_check_mode=True,

@@ -63,6 +63,12 @@ options:
     type: str
     choices: [switched, rolled_back, stopped]
     default: switched
+  together:
+    description:
+      - Of releases on several nodes, start this node's anew even when it runs already, since another node of the group
+        has to switch. All nodes of a group switch together, and wait for each other before anything is stopped.
+    type: bool
+    default: false
   nvidia_smi:
     description: The C(nvidia-smi) of the node. Empty on a node without GPUs.
     type: str
@@ -208,6 +214,7 @@ def main() -> None:
             "state_dir": {"type": "path", "default": "/var/lib/vllm"},
             "instances": {"type": "list", "elements": "dict", "required": True, "options": instance},
             "state": {"type": "str", "choices": ["switched", "rolled_back", "stopped"], "default": "switched"},
+            "together": {"type": "bool", "default": False},
             "nvidia_smi": {"type": "str", "default": ""},
             "ready_timeout": {"type": "int", "default": 3600},
             "stop_timeout": {"type": "int", "default": 120},

@@ -188,7 +188,7 @@ def plan(members: t.Sequence[Node], layout: Layout, ports: Ports, flags: t.Mappi
     return Cluster(list(members), args, ranks, findings)
 
 
-def common_digest(args_text: str, vllm_version: str, commit: str, members: t.Sequence[Node]) -> str:
+def common_digest(args_text: str, vllm_version: str, commit: str, members: t.Sequence[Node | Member]) -> str:
     """What all ranks must have in common, as one word: the args file, the version, the weights and the group itself."""
     addresses = [[node.host, node.address] for node in members]
     common = json.dumps([args_text, vllm_version, commit, addresses], sort_keys=True)

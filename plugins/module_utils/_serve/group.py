@@ -38,12 +38,14 @@ class GroupProof:
     ``digest`` is that of what all nodes must have in common. ``silence`` is the number of seconds after which a node
     that has been met and answers no more is given up. The order of calls::
 
-        with GroupProof(...) as proof:           # ModelopsError when the port is taken
-            cause = proof.meet(timeout)          # nothing is stopped before this is None
-            proof.publish("starting")
-            ...                                  # poll verdict(); the head publishes "ready" once it has answered
-            proof.publish("failed", cause)       # on any failure of this node
-            proof.again(digest_of_last_good)     # when going back: the same with attempt 2
+        proof.open()
+        cause = proof.meet(timeout)          # nothing is stopped before this is None
+        proof.publish("starting")
+        proof.answered()                     # of the head, once it has
+        proof.verdict()                      # again and again, while the unit of this node is well
+        proof.publish("failed", cause)       # on any failure of this node
+        proof.again(digest_of_last_good)     # when going back: the same with attempt 2
+        proof.close()
     """
 
     def __init__(self, group: Group, digest: str, silence: float = 60.0) -> None:
@@ -53,7 +55,8 @@ class GroupProof:
         self._board = Board(group, self._state, _INTERVAL)
         self._sessions: dict[int, str] = {}
 
-    def __enter__(self) -> GroupProof:
+    def open(self) -> None:
+        """Show this node to the others. Raises ModelopsError when the port is taken."""
         me = self._group.members[self._group.rank]
         try:
             self._board.open()
@@ -64,9 +67,8 @@ class GroupProof:
                 "Set serve_group_port to a port that is free on all nodes of the group, and serve_node_address to an"
                 " address of this node.",
             ) from e
-        return self
 
-    def __exit__(self, *_exc: object) -> None:
+    def close(self) -> None:
         """Free the port once all others know how this node ended, or LINGER_SECONDS later."""
         end = time.monotonic() + LINGER_SECONDS
         while time.monotonic() < end and not all(self._knows(seen) for seen in self._board.peers().values()):
@@ -76,6 +78,11 @@ class GroupProof:
     def publish(self, phase: Phase, cause: Cause | None = None) -> None:
         """Show this to the other nodes from now on."""
         self._show(replace(self._state, phase=phase, cause=cause.as_dict() if cause is not None else {}))
+
+    def answered(self) -> None:
+        """The head has answered a completion. To be repeated as often as it does."""
+        if self._state.phase == "starting":
+            self.publish("ready")
 
     def again(self, digest: str) -> None:
         """This node goes back: the other nodes must do so too, and are proven together with this digest."""
@@ -110,9 +117,11 @@ class GroupProof:
     def verdict(self) -> t.Literal["ready"] | Cause | None:
         """What holds for the group now: ready, a reason to go back, or nothing yet.
 
-        To be asked while the unit of this node is well, and no more once it has said ready. A worker that sees the
-        head ready shows ready itself; when all do, the head and then the workers show done.
+        To be asked while the unit of this node is well. A worker that sees the head ready shows ready itself; when all
+        do, the head and then the workers show done.
         """
+        if self._state.phase == "done":
+            return "ready"
         peers = self._board.peers()
         for rank, seen in peers.items():
             lost = self._lost(rank, seen)
@@ -125,8 +134,8 @@ class GroupProof:
         else:
             head = peers[HEAD].state
             agreed = self._is(head, "done")
-            if self._is(head, "ready") and self._state.phase == "starting":
-                self.publish("ready")
+            if self._is(head, "ready"):
+                self.answered()
         if not agreed:
             return None
         self.publish("done")
@@ -207,7 +216,7 @@ class GroupProof:
         )
 
     def _knows(self, seen: Seen) -> bool:
-        """Has this peer read what this node shows at its end, or ended itself?"""
-        if seen.state is None or seen.silent >= _GONE_SECONDS or seen.state.kind != "switch":
-            return True
-        return seen.state.seen.get(str(self._group.rank)) == self._state.mark
+        """Has this peer read what this node shows at its end, or come and gone?"""
+        if seen.state is None or seen.state.kind != "switch":
+            return False
+        return seen.silent >= _GONE_SECONDS or seen.state.seen.get(str(self._group.rank)) == self._state.mark

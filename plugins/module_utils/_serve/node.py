@@ -15,12 +15,14 @@ import typing as t
 from .._findings import Finding
 from .._gpu.host import runner
 from . import gpus, ports
+from .probe import Answer
 from .question import Question
 from .ready import Outcome, Waiter
 from .release import Release
 from .systemd import Unit, UnitState
 
 Tell: t.TypeAlias = t.Callable[[str], None]
+Asking: t.TypeAlias = t.Callable[[float], Answer]
 _RUNNING: t.Final = ("active", "activating", "reloading", "deactivating")
 # systemctl answers at once with --no-block; this bounds a manager that hangs.
 _COMMAND_SECONDS: t.Final = 120
@@ -38,6 +40,11 @@ def run(argv: t.Sequence[str]) -> tuple[int, str, str]:
     except subprocess.TimeoutExpired:
         return 124, "", f"{argv[0]} did not end within {_COMMAND_SECONDS} s"
     return done.returncode, done.stdout.decode("utf-8", "replace"), done.stderr.decode("utf-8", "replace")
+
+
+def _alone(ask: Asking, left: float) -> Answer:
+    """The answer of one instance is all that counts."""
+    return ask(left)
 
 
 class Node:
@@ -118,6 +125,10 @@ class Node:
         rc, _out, err = self._command(["systemctl", "start", "--", unit])
         return "" if rc == 0 else err.strip() or f"systemctl start ended with status {rc}"
 
+    def stop(self, unit: str) -> None:
+        """Stop it, and wait until it has stopped."""
+        self._command(["systemctl", "stop", "--", unit])
+
     def ask_to_stop(self, unit: str) -> None:
         """Begin to stop it: no start by itself from here on."""
         self._command(["systemctl", "stop", "--no-block", "--", unit])
@@ -153,17 +164,31 @@ class Node:
     # Readiness
 
     def answers(self, release: Release) -> bool:
-        """Whether it is healthy right now: an instance that loads swallows the signal to stop."""
-        return self._question(release).ask(5.0).stage not in ("connect", "health")
+        """Whether it is healthy right now: an instance that loads swallows the signal to stop.
 
-    def prove(self, release: Release, timeout: float, cancelled: t.Callable[[], bool], tell: Tell) -> Outcome:
-        """Wait until the release answers, or it is plain that it never will."""
+        A worker of a group says nothing, and swallows nothing: it ends with its head.
+        """
+        return release.headless or self._question(release).ask(5.0).stage not in ("connect", "health")
+
+    def prove(
+        self,
+        release: Release,
+        timeout: float,
+        cancelled: t.Callable[[], bool],
+        tell: Tell,
+        *,
+        settle: t.Callable[[Asking, float], Answer] = _alone,
+    ) -> Outcome:
+        """Wait until the release answers, or it is plain that it never will.
+
+        ``settle`` gets the question and the seconds that are left, and says what its answer means.
+        """
         question = self._question(release)
 
-        def ask(left: float) -> t.Any:
+        def ask(left: float) -> Answer:
             if cancelled():
                 raise CancelledError
-            return question.ask(left)
+            return settle(question.ask, left)
 
         return Waiter(ask, Unit(release.unit, self._command), timeout, _POLL, tell=tell).wait()
 

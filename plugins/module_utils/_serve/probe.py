@@ -16,7 +16,7 @@ from ansible.module_utils.urls import open_url
 from .._findings import Finding
 from .causes import Cause
 
-Stage: t.TypeAlias = t.Literal["connect", "health", "models", "completion", "smoke", "ready"]
+Stage: t.TypeAlias = t.Literal["connect", "health", "models", "completion", "smoke", "group", "ready"]
 _BODY_LIMIT = 1 << 20
 
 

@@ -39,6 +39,8 @@ _SECRETS: t.Final = "secrets.env"
 # modelops.vllm 1.0.0 kept one copy of the last good files under these names, in a folder called last_good.
 _OLD_FILES: t.Final = ("args.yaml", _SECRETS, "unit.service")
 _DIGITS: t.Final = 8
+# Shorter values are words that stand in every log.
+_SECRET_LENGTH: t.Final = 6
 
 
 class File(t.TypedDict):
@@ -92,6 +94,12 @@ class Release:
         text = self.read(_SECRETS) if any(f["name"] == _SECRETS for f in self.files) else ""
         return render.read_env_file(text).get("VLLM_API_KEY")
 
+    @property
+    def headless(self) -> bool:
+        """Whether it is a worker of a group, which serves no HTTP."""
+        group = self.record.get("group")
+        return group is not None and int(group["rank"]) > 0
+
     def read(self, name: str) -> str:
         """The text of one of its files. Raises OSError."""
         with open(os.path.join(self.path, name), encoding="utf-8") as f:
@@ -109,6 +117,14 @@ class Release:
         """What a module returns about it: no file content."""
         keys = ("instance", "unit", "model", "model_dir", "commit", "vllm_version", "layout", "devices", "port")
         return {"release": self.id, **{key: self.record.get(key) for key in keys}}
+
+
+def mask(text: str, releases: t.Iterable[Release]) -> str:
+    """The text without the secrets of these releases. Raises OSError."""
+    for release in releases:
+        for secret in render.read_env_file(release.read(_SECRETS)).values():
+            text = text.replace(secret, "********") if len(secret) >= _SECRET_LENGTH else text
+    return text
 
 
 def digest(contents: t.Mapping[str, str], facts: t.Mapping[str, t.Any]) -> str:

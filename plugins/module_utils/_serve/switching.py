@@ -14,11 +14,12 @@ import typing as t
 from .._errors import ModelopsError
 from .._findings import as_dicts
 from .._progress import ProgressFile, run_id, shared_path
-from . import deviation, render
+from . import deviation, group_switch, render
+from .group_switch import GroupSwitch
 from .journal import Journal, locked
 from .node import Node, run
 from .podman import Podman
-from .release import Release, Store
+from .release import Release, Store, mask
 from .switch import Limits, Switch, SwitchError
 
 if t.TYPE_CHECKING:  # pragma: no cover
@@ -44,8 +45,6 @@ _FACTS: t.Final = (
     "question",
     "plan",
 )
-# Shorter values are words that stand in every log.
-_SECRET_LENGTH: t.Final = 6
 
 
 # -------------------------------------------------------------------------------------------- vllm_release
@@ -63,10 +62,18 @@ def stage_release(module: AnsibleModule) -> dict[str, t.Any]:
     if p["args_text"]:
         contents["args.yaml"] = p["args_text"]
         files.append({"name": "args.yaml", "dest": os.path.join(p["config_dir"], f"{instance}.yaml"), "mode": "0644"})
+    staged = group_switch.stage(p, f"{unit}.service")
+    contents |= staged.contents
+    files += staged.files
     contents["secrets.env"] = render.env_file(p["secrets"])
     files.append({"name": "secrets.env", "dest": os.path.join(p["config_dir"], f"{instance}.env"), "mode": "0600"})
-    facts = {key: p[key] for key in _FACTS}
-    facts |= {"instance": instance, "service": p["service"] or instance, "unit": f"{unit}.service", "files": files}
+    facts = {key: p[key] for key in _FACTS} | staged.record
+    facts |= {
+        "instance": instance,
+        "service": p["service"] or instance,
+        "unit": f"{unit}.service",
+        "files": files,
+    }
     current = store.linked(instance, "current")
     if module.check_mode:
         release, new = store.find(contents, facts), False
@@ -148,12 +155,12 @@ def switch(module: AnsibleModule) -> None:
     ):
         start = node.now()
         targets = _targets(p, store, node)
-        work = Switch(node, store, limits, progress.tell)
+        work = GroupSwitch(node, store, limits, progress.tell)
         try:
             if p["state"] == "stopped":
                 work.stop(targets)
             else:
-                work.run(targets)
+                work.run(targets, together=p["together"])
         except SwitchError as e:
             module.fail_json(**_failure(p, work, targets, e, round(node.now() - start, 1)))
         seconds = round(node.now() - start, 1)
@@ -236,12 +243,9 @@ def _failure(
     p: t.Mapping[str, t.Any], work: Switch, targets: t.Sequence[Release], failure: SwitchError, seconds: float
 ) -> dict[str, t.Any]:
     """Both stories: why the new release failed, and what serves now. No secret of a release is told."""
-    secrets = [s for r in targets for s in render.read_env_file(r.read("secrets.env")).values()]
 
     def clean(text: str) -> str:
-        for secret in secrets:
-            text = text.replace(secret, "********") if len(secret) >= _SECRET_LENGTH else text
-        return text
+        return mask(text, targets)
 
     cause = {key: clean(value) for key, value in failure.cause.as_dict().items()}
     tail = [clean(line) for line in failure.log_tail]

@@ -86,7 +86,8 @@ def proofs(number: int, digests: t.Sequence[str] = ()) -> list[GroupProof]:
     opened = []
     for rank in range(number):
         group = Group("pair/main", MEMBERS[:number], rank, 29510)
-        opened.append(GroupProof(group, digests[rank] if digests else "abc").__enter__())
+        opened.append(GroupProof(group, digests[rank] if digests else "abc"))
+        opened[-1].open()
     return opened
 
 
@@ -108,7 +109,7 @@ def verdicts(opened: t.Sequence[GroupProof]) -> list[t.Any]:
 def test_nobody_is_done_before_all_have_agreed() -> None:
     head, second, third = met(3)
     assert verdicts([head, second, third]) == [None, None, None]
-    head.publish("ready")
+    head.answered()
     assert verdicts([head, second]) == [None, None]
     # The third has not seen it yet: neither the head nor the second may commit.
     assert verdicts([head, second]) == [None, None]
@@ -119,7 +120,7 @@ def test_nobody_is_done_before_all_have_agreed() -> None:
 @pytest.mark.usefixtures("network")
 def test_a_worker_that_fails_after_the_head_has_answered_takes_all_back() -> None:
     head, second, third = met(3)
-    head.publish("ready")
+    head.answered()
     assert second.verdict() is None
     third.publish("failed", OOM)
     assert verdicts([head, second]) == ["peer-failed", "peer-failed"]
@@ -144,8 +145,10 @@ def test_going_back_takes_the_others_along_and_is_proven_together() -> None:
     assert verdicts([worker]) == [None]
     head.publish("failed")
     head.again("old")
-    head.publish("ready")
+    head.answered()
     assert verdicts([head, worker, head, worker]) == [None, None, "ready", "ready"]
+    # Once it is done, it stays so.
+    assert verdicts([head, worker]) == ["ready", "ready"]
 
 
 @pytest.mark.usefixtures("network")
@@ -168,7 +171,7 @@ def test_a_peer_that_was_met_and_is_silent_for_long_is_given_up(network: Network
 
 def test_a_worker_that_has_agreed_goes_back_when_the_head_is_gone_before_it_was_done(network: Network) -> None:
     head, worker = met()
-    head.publish("ready")
+    head.answered()
     assert worker.verdict() is None
     network.cut.add(0)
     network.now += 60
@@ -228,7 +231,7 @@ def test_the_port_is_kept_until_the_others_know_and_no_longer(network: Network) 
     worker.publish("failed", OOM)
     # The head reads it after three seconds.
     network.on_sleep.append(lambda: head.verdict() if network.now >= 3 else None)
-    worker.__exit__(None, None, None)
+    worker.close()
     assert network.now == 3
     assert 1 not in network.shown
 
@@ -236,7 +239,7 @@ def test_the_port_is_kept_until_the_others_know_and_no_longer(network: Network) 
 def test_a_peer_that_never_reads_does_not_hold_the_port_for_ever(network: Network) -> None:
     head, _worker = met()
     head.publish("failed", OOM)
-    head.__exit__(None, None, None)
+    head.close()
     assert network.now == module.LINGER_SECONDS
 
 

@@ -1,0 +1,277 @@
+# Copyright: (c) 2026, The modelops.vllm contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE: this file is an implementation detail of modelops.vllm and may change without notice.
+"""The switch of one node of a group: each step that the other nodes have to take as well waits for them.
+
+Where a release belongs to a group, its record has ``group`` (:class:`Group` and the digest of what all ranks share) and
+its files have the unit of the watch, which shows the board of the node outside of a switch.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import threading
+import typing as t
+from dataclasses import dataclass, replace
+
+from .._errors import ModelopsError
+from . import cluster, watch
+from .board import Group
+from .causes import Cause
+from .group import GroupProof
+from .journal import Entry
+from .node import CancelledError, Node
+from .probe import Answer
+from .ready import Outcome
+from .release import Release, Store, mask
+from .switch import Limits, Switch, SwitchError
+
+# The nodes come to the switch after the same checks; where a fork waits for another one, this is how long.
+MEET_SECONDS: t.Final = 180.0
+_GROUP_FILE: t.Final = "group.json"
+_WATCH_UNIT: t.Final = "watch.service"
+
+
+@dataclass(frozen=True)
+class Part:
+    """The part that a release has in a group."""
+
+    group: Group
+    digest: str
+
+
+def part_of(release: Release) -> Part | None:
+    """None for a release that one node serves alone."""
+    raw = release.record.get("group")
+    return Part(Group.from_dict(raw), str(raw["digest"])) if raw else None
+
+
+def watch_of(instance: str) -> str:
+    """The unit that watches an instance on several nodes."""
+    return f"vllm-{instance}-watch.service"
+
+
+class Staged(t.NamedTuple):
+    """What a release on several nodes has besides."""
+
+    contents: dict[str, str]
+    files: list[dict[str, str]]
+    record: dict[str, t.Any]
+
+
+def stage(params: t.Mapping[str, t.Any], unit: str) -> Staged:
+    """Out of the parameters of vllm_release. Raises ModelopsError for a group that is none."""
+    raw = params["group"]
+    if not raw:
+        return Staged({}, [], {})
+    instance, state_dir = str(params["instance"]), str(params["state_dir"])
+    try:
+        group = Group.from_dict(raw)
+    except (KeyError, TypeError, ValueError) as e:
+        raise ModelopsError(
+            f"group is no group of nodes: {e!r}.", "Give name, members (host and address each), rank and port."
+        ) from e
+    digest = cluster.common_digest(
+        params["args_text"] or "", params["vllm_version"] or "", params["commit"] or "", group.members
+    )
+    config = {
+        "group": group.as_dict(),
+        "digest": digest,
+        "unit": unit,
+        "memory": _memory(state_dir, instance),
+        "lock": os.path.join(state_dir, "switch.lock"),
+    }
+    contents = {_GROUP_FILE: json.dumps(config, sort_keys=True, indent=1) + "\n", _WATCH_UNIT: params["watch_text"]}
+    files = [
+        {"name": _GROUP_FILE, "dest": os.path.join(params["config_dir"], f"{instance}.group.json"), "mode": "0644"},
+        {"name": _WATCH_UNIT, "dest": os.path.join("/etc/systemd/system", watch_of(instance)), "mode": "0644"},
+    ]
+    return Staged(contents, files, {"group": {**group.as_dict(), "digest": digest}})
+
+
+def _memory(state_dir: str, instance: str) -> str:
+    return os.path.join(state_dir, "instances", instance, "watch.json")
+
+
+class GroupSwitch(Switch):
+    """A switch that takes the other nodes along, if a release belongs to a group; else a :class:`Switch`."""
+
+    def __init__(self, node: Node, store: Store, limits: Limits, tell: t.Callable[[str], None]) -> None:
+        super().__init__(node, store, limits, tell)
+        self._together = False
+        self._proof: GroupProof | None = None
+        self._part: Part | None = None
+        """The part in what all nodes prove now; None while this node is on its own."""
+        self._resting: set[str] = set()
+        """Instances whose watches were stopped."""
+
+    def run(self, targets: t.Sequence[Release], *, together: bool = False) -> None:
+        """``together``: another node of the group has to switch, so this one does, whatever runs here."""
+        self._together = together
+        try:
+            super().run(targets)
+        finally:
+            self._leave()
+
+    def stop(self, releases: t.Sequence[Release]) -> None:
+        """Stop them, and their watches with them. The other nodes run on, and cannot answer."""
+        for release in releases:
+            self._rest(release)
+        super().stop(releases)
+
+    # The steps of the switch
+
+    def _runs(self, release: Release) -> bool:
+        wanted = self._together and self._part is None and part_of(release) is not None
+        return not wanted and super()._runs(release)
+
+    def _check(self, changing: t.Sequence[Release], rivals: t.Sequence[Release]) -> None:
+        part = next((part for r in changing if (part := part_of(r)) is not None), None)
+        try:
+            super()._check(changing, rivals)
+        except ModelopsError as e:
+            if part is not None:
+                with contextlib.suppress(ModelopsError):
+                    self._enter(part, changing)
+                self._give_up(Cause("check-failed", e.message, e.remedy), changing)
+            raise
+        if part is None:
+            return
+        proof = self._enter(part, changing)
+        self._tell("waiting for the other nodes of the group")
+        cause = proof.meet(MEET_SECONDS)
+        if cause is not None:
+            raise ModelopsError(f"Nothing was stopped. {cause.line}", cause.remedy, cause=cause.as_dict())
+        self._part = part
+        proof.publish("starting")
+
+    def _exchange(self, entry: Entry, changing: t.Sequence[Release], rivals: t.Sequence[Release]) -> None:
+        try:
+            super()._exchange(entry, changing, rivals)
+        except (SwitchError, ModelopsError, OSError) as e:
+            cause = e.cause if isinstance(e, SwitchError) else Cause("switch-error", str(e), "See that node.")
+            self._give_up(cause, changing)
+            raise
+
+    def _stop(self, releases: t.Sequence[Release], *, kill: bool = False) -> None:
+        for release in releases:
+            self._rest(release)
+        super()._stop(releases, kill=kill)
+
+    def _retire(self, releases: t.Sequence[Release]) -> None:
+        for release in releases:
+            if part_of(release) is not None:
+                self._node.disable(watch_of(release.instance))
+        super()._retire(releases)
+
+    def _activate(self, release: Release) -> None:
+        old = self._store.linked(release.instance, "current")
+        if old is not None and part_of(old) is not None and part_of(release) is None:
+            self._rest(old)
+            self._node.disable(watch_of(old.instance))
+        super()._activate(release)
+
+    def _prove_one(self, release: Release, stop: threading.Event) -> Outcome | None:
+        if part_of(release) is None:
+            return super()._prove_one(release, stop)
+        try:
+            return self._node.prove(
+                release,
+                self._limits.ready,
+                stop.is_set,
+                lambda line: self._tell(f"{release.unit}: {line}"),
+                settle=lambda ask, left: self._ask(release, ask, left),
+            )
+        except CancelledError:
+            return None
+        except BaseException:
+            stop.set()
+            raise
+
+    def _ask(self, release: Release, ask: t.Callable[[float], Answer], left: float) -> Answer:
+        """What this node can say, and what the others do: a worker serves no HTTP, and the head tells the rest."""
+        own = Answer("ready") if release.headless else ask(left)
+        if self._node.state(release.unit).active != "active":
+            return own if own.stage != "ready" else Answer("connect")
+        if self._proof is None or self._part is None:
+            return own
+        if own.stage == "ready" and not release.headless:
+            self._proof.answered()
+        verdict = self._proof.verdict()
+        if isinstance(verdict, Cause):
+            return Answer("group", verdict.line, verdict)
+        if verdict == "ready" or own.stage != "ready":
+            return own
+        # Told with what the log of the worker says, until the head answers.
+        return Answer("connect" if release.headless else "group", "the other nodes are not ready yet")
+
+    def _commit(self, entry: Entry, releases: t.Sequence[Release]) -> None:
+        super()._commit(entry, releases)
+        self._settle(releases)
+
+    def _go_back(self, entry: Entry, changing: t.Sequence[Release], before: t.Sequence[Release]) -> str:
+        if self._proof is not None and self._part is not None:
+            old = next((part for r in before if (part := part_of(r)) is not None), None)
+            if old is not None and old.group == self._part.group:
+                self._proof.again(old.digest)
+            else:
+                # What this node goes back to is no part of what the others may go back to.
+                self._proof.again(f"rank {self._part.group.rank} alone")
+                self._give_up(Cause("no-group-before", "it has no earlier release of the group.", ""), changing)
+                self._part = None
+        problem = super()._go_back(entry, changing, before)
+        if problem and self._part is not None:
+            self._give_up(Cause("went-back-failed", problem, "See that node."), changing)
+        return problem
+
+    def _bring_back(self, before: t.Sequence[Release]) -> None:
+        super()._bring_back(before)
+        self._settle(before)
+
+    # The group
+
+    def _enter(self, part: Part, releases: t.Sequence[Release]) -> GroupProof:
+        """Show the board of this node in place of the watch. Raises ModelopsError when its port is taken."""
+        for release in releases:
+            self._rest(self._store.linked(release.instance, "current") or release)
+        proof = GroupProof(part.group, part.digest)
+        proof.open()
+        self._proof = proof
+        return proof
+
+    def _give_up(self, cause: Cause, releases: t.Sequence[Release]) -> None:
+        """Tell the other nodes, which anybody in their network can read: no secret."""
+        if self._proof is not None:
+            self._proof.publish("failed", replace(cause, line=mask(cause.line, releases)))
+
+    def _rest(self, release: Release) -> None:
+        """Stop the watch of an instance, which would show the same board and restart what is being switched."""
+        if part_of(release) is not None and release.instance not in self._resting:
+            self._resting.add(release.instance)
+            self._node.stop(watch_of(release.instance))
+
+    def _settle(self, releases: t.Sequence[Release]) -> None:
+        """Have the watches run from here on. After a proof of all nodes they count anew, on all of them.
+
+        What this node has started alone is a new start to its watch, and the others follow.
+        """
+        for release in releases:
+            part = part_of(release)
+            if part is None:
+                continue
+            self._resting.add(release.instance)
+            self._node.enable(watch_of(release.instance))
+            if self._part is not None:
+                invocation = self._node.state(release.unit).invocation
+                watch.settle(_memory(self._store.state_dir, release.instance), part.digest, invocation)
+
+    def _leave(self) -> None:
+        """End the part of this node in the meeting, and have the watches go on."""
+        if self._proof is not None:
+            self._proof.close()
+        for instance in sorted(self._resting):
+            if self._node.enabled(watch_of(instance)):
+                self._node.start(watch_of(instance))
