@@ -24,6 +24,10 @@ Verdict = t.Literal["recorded", "better", "same", "worse", "not_comparable", "in
 MIN_REPEATS: t.Final = 3
 # A band of three standard deviations, estimated by the median absolute deviation of both sides.
 BAND_SIGMAS: t.Final = 3.0
+# The median absolute deviation of few values is too small; these correct it (Croux and Rousseeuw, "Time-efficient
+# algorithms for two highly robust estimators of scale", 1992). Without them three repeats failed one build in forty
+# of identical servers at 3 % noise, five none of 1,500.
+_FEW_VALUES: t.Final[dict[int, float]] = {2: 1.196, 3: 1.495, 4: 1.363}
 # Realised prompt lengths that differ by more are different loads.
 SHAPE_TOLERANCE: t.Final = 0.05
 
@@ -265,7 +269,16 @@ def _noise(figure: Compared, result: PointResult, baseline: PointResult) -> floa
     new, old = result.values(*figure.path), baseline.values(*figure.path)
     if not new or not old or not statistics.median(old):
         return None
-    return math.hypot(sigma_by_mad(new), sigma_by_mad(old)) / abs(statistics.median(old))
+    return relative_noise(new, old)
+
+
+def relative_noise(new: t.Sequence[float], old: t.Sequence[float]) -> float:
+    """The standard deviation of both together, as a share of the median of ``old``, which is not 0."""
+    return math.hypot(_spread(new), _spread(old)) / abs(statistics.median(old))
+
+
+def _spread(values: t.Sequence[float]) -> float:
+    return _FEW_VALUES.get(len(values), 1.0) * sigma_by_mad(values)
 
 
 def _shared_noise(figure: Compared, pairs: t.Iterable[tuple[PointResult, PointResult]]) -> float:

@@ -6,14 +6,12 @@
 
 from __future__ import annotations
 
-import math
 import statistics
 import typing as t
 from dataclasses import dataclass
 
-from .compare import BAND_SIGMAS
+from .compare import BAND_SIGMAS, relative_noise
 from .document import number
-from .stats import sigma_by_mad
 from .tournament import OBJECTIVES, Entry, Score, State, candidate_of, rules_of, score, steps
 
 # Less is no difference between two layouts, however quiet the node is.
@@ -56,8 +54,7 @@ def winner(state: State) -> str:
 
 def noise_band(values: t.Sequence[float], others: t.Sequence[float]) -> float:
     """The share of ``others``' median within which two candidates are alike."""
-    spread = math.hypot(sigma_by_mad(values), sigma_by_mad(others)) / abs(statistics.median(others))
-    return max(MIN_EFFECT, BAND_SIGMAS * spread)
+    return max(MIN_EFFECT, BAND_SIGMAS * relative_noise(values, others))
 
 
 class _Judge:

@@ -88,7 +88,7 @@ def test_the_text_names_what_moved_against_the_baseline() -> None:
         report.build(repeats([790.0, 800.0, 810.0]), repeats([990.0, 1000.0, 1010.0]))
     ).splitlines()
     assert lines[3] == "Worse than the baseline."
-    assert lines[4] == "c8-i512-o128-n80, output tokens/s: -20.0% (noise ±6.3%), worse"
+    assert lines[4] == "c8-i512-o128-n80, output tokens/s: -20.0% (noise ±9.4%), worse"
     assert not any("TTFT median" in line for line in lines)
 
 
