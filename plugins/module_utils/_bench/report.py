@@ -67,6 +67,7 @@ COLUMNS: t.Final = (
     Column("output per GPU (tok/s)", "per GPU", ("output_tokens_per_s_per_gpu",)),
     Column("decode per user (tok/s)", "per user", ("decode_tokens_per_s_per_user",)),
     Column("TTFT p50 (ms)", "TTFT ms", ("ttft_ms", "median")),
+    Column("first output token p50 (ms)", "", ("ttfo_ms", "median")),
     Column("TPOT p50 (ms)", "TPOT ms", ("tpot_ms", "median")),
     Column("E2E p50 (ms)", "", ("e2e_ms", "median")),
     Column("goodput (requests/s)", "", ("goodput", "requests_per_s")),

@@ -175,6 +175,8 @@ def write_text(path: str, text: str) -> None:
         handle, temporary = tempfile.mkstemp(dir=directory, prefix=".report-")
         with os.fdopen(handle, "w", encoding="utf-8", newline="") as f:
             f.write(text)
+            f.flush()
+            os.fsync(f.fileno())
         os.chmod(temporary, 0o644)
         os.replace(temporary, path)
     except OSError as e:
