@@ -209,6 +209,14 @@ def test_energy_cost_and_goodput_have_columns_when_they_are_there() -> None:
     assert "Cost was not computed: no price was given." in plain
 
 
+def test_the_first_output_token_of_a_thinking_model_has_a_column() -> None:
+    thinking = record(8)
+    thinking["metrics"]["ttfo_ms"] = {"median": 640.0}
+    headings, body = table([thinking])
+    assert body[0][headings.index("first output token p50 (ms)")] == "640"
+    assert "first output token p50 (ms)" not in table([record(8)])[0]
+
+
 def test_the_reason_for_no_energy_is_told() -> None:
     energy = {"valid": False, "reason": "the server is not on the client's host"}
     text = in_markdown([record(8, energy=energy)])
