@@ -53,7 +53,7 @@ def headline(state: State) -> str:
     left = steps(state)
     if left:
         return f"The tournament is not over: {len(left)} measurements are left in this round."
-    return "No candidate could be deployed and measured. Mend what is named, and begin anew with tournament_resume=false."
+    return "No candidate could be deployed and measured. Mend what is named and begin anew: tournament_resume=false."
 
 
 def document(state: State) -> Document:
