@@ -96,18 +96,19 @@ class Waiter:
                 if now - since.setdefault(grace, now) >= grace:
                     return self._outcome(start, state, cause)
             if left <= 0:
-                return self._outcome(start, state, self._timed_out(answer))
+                return self._outcome(start, state, self._timed_out(state, answer))
             self.tell(f"{self.clock.now() - start:.0f} s: {self._stage(state, answer, found)}")
             self.clock.sleep(self.poll)
 
     def _stage(self, state: UnitState | None, answer: Answer, found: tuple[Cause, float] | None) -> str:
         if found is not None:
-            return f"it seems to have failed, more of the log is awaited: {found[0].line[:200]}"
+            # Without the line: anyone may read the progress, and nobody has looked for secrets in it.
+            return f"it seems to have failed ({found[0].id}), more of the log is awaited"
         asked = answer.detail or answer.stage
         if self.unit is None or state is None:
             return asked
         if answer.stage == "connect":
-            return loading.stage(self.unit.lines) or f"the unit is {state.active} and has not said anything yet"
+            return loading.stage(self.unit.lines) or f"the unit is {state.active}, its log says nothing of the load yet"
         return asked
 
     def _judge(self, state: UnitState | None, first_restarts: int, answer: Answer) -> tuple[Cause, float] | None:
@@ -143,13 +144,14 @@ class Waiter:
             f"The unit is {state.text}; its journal has more: journalctl -u {self.unit.name if self.unit else ''}",
         )
 
-    def _timed_out(self, answer: Answer) -> Cause:
+    def _timed_out(self, state: UnitState | None, answer: Answer) -> Cause:
         lines = self.unit.lines if self.unit is not None else []
         last = next((x.strip() for x in reversed(lines) if x.strip()), "")
+        stage = self._stage(state, answer, None)
         return Cause(
             "timeout",
             last or answer.detail or answer.stage,
-            f"Not ready after {self.timeout:.0f} s, last stage {answer.stage} ({answer.detail}). If the log still shows"
+            f"Not ready after {self.timeout:.0f} s, last stage {answer.stage} ({stage}). If the log still shows"
             " progress, raise the timeout: a first start compiles kernels and can be silent for minutes.",
         )
 
