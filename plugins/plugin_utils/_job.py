@@ -98,7 +98,8 @@ class _Job:
         if started.get("failed") or "results_file" not in started:
             return started
         jid = str(started["ansible_job_id"])
-        if not self._follow(str(started["results_file"])):
+        job_file = str(started["results_file"])
+        if not self._follow(job_file):
             return {
                 "failed": True,
                 "msg": (
@@ -106,7 +107,7 @@ class _Job:
                     f"was started again. {self._action.AGAIN}"
                 ),
             }
-        return self._collect(jid)
+        return self._collect(jid, job_file)
 
     # The job
 
@@ -123,12 +124,15 @@ class _Job:
             # With a value left there the executor would poll the job once more.
             action._task.async_val = 0
 
-    def _collect(self, jid: str) -> dict[str, t.Any]:
+    def _collect(self, jid: str, job_file: str) -> dict[str, t.Any]:
         result = self._status(jid, "status")
         with contextlib.suppress(AnsibleConnectionFailure):
             self._status(jid, "cleanup")
-        for key in ("started", "finished", "ansible_job_id", "results_file", "stdout", "stdout_lines"):
+        for key in ("started", "finished", "ansible_job_id", "stdout", "stdout_lines"):
             result.pop(key, None)
+        # A module may have a results_file of its own.
+        if result.get("results_file") == job_file:
+            del result["results_file"]
         return result
 
     def _status(self, jid: str, mode: str) -> dict[str, t.Any]:
