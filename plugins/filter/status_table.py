@@ -88,7 +88,7 @@ def _row(node: str, instance: t.Mapping[str, t.Any]) -> tuple[str, ...]:
         instance["state"],
         instance["model"] or "-",
         (instance["commit"] or "-")[:_SHORT_COMMIT],
-        instance["layout"] or "-",
+        instance["layout"] or ("router" if instance["kind"] == "router" else "-"),
         _duration(instance["uptime_seconds"]),
         _number(instance["tokens_per_second"], 1),
         _number(instance["requests_running"]),

@@ -73,6 +73,12 @@ instances:
     unit:
       description: Its systemd service.
       type: str
+    service:
+      description: The service that it belongs to with others, such as the replicas of a layout. Else its own name.
+      type: str
+    kind:
+      description: V(engine), or V(router) for a vllm-router in front of replicas.
+      type: str
     state:
       description:
         - V(serving) when the server is healthy, V(unhealthy) when it says that it is not, V(starting) while it does not

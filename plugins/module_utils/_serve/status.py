@@ -15,6 +15,7 @@ from .._findings import Finding, error, info, warning
 from .._planner.layout import Layout
 from .journal import Entry
 
+Kind: t.TypeAlias = t.Literal["engine", "router"]
 State: t.TypeAlias = t.Literal[
     "serving", "running", "unhealthy", "starting", "restarting", "stopping", "stopped", "failed", "missing"
 ]
@@ -111,7 +112,7 @@ def facts_of_args(flags: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
 
 @dataclass(frozen=True)
 class Known:
-    """An instance as the state directory has it.
+    """An instance as the state directory has it. Instances of one ``service`` (replicas, their router) belong together.
 
     ``release`` has the facts of the release that is current (else last good); ``url`` is None for one that listens
     nowhere, such as the second node of an engine. ``api_key`` never leaves this object by a result.
@@ -119,6 +120,8 @@ class Known:
 
     name: str
     unit: str
+    service: str
+    kind: Kind = "engine"
     release: t.Mapping[str, t.Any] = field(default_factory=dict)
     current: str | None = None
     last_good: str | None = None
@@ -206,6 +209,8 @@ def describe(
     return {
         "instance": known.name,
         "unit": known.unit,
+        "service": known.service,
+        "kind": known.kind,
         "state": state_of(unit, answers),
         "active_state": unit.active,
         "sub_state": unit.sub,

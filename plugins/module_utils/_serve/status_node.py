@@ -27,6 +27,8 @@ from .systemd import Run
 # What modelops.vllm 1.0.0 kept of the last good release: a directory, where later versions have a link.
 _OLD: t.Final = "last_good"
 _ARGS: t.Final = "args.yaml"
+# The flag of every node of an engine but the first: it has no server.
+_HEADLESS: t.Final = "--headless"
 _NO_GPUS: t.Final = "no_nvidia_smi"
 _HTTP_OK: t.Final = 200
 
@@ -109,13 +111,18 @@ def _instance(store: Store, name: str) -> Known | None:
     if release is None:
         return None
     facts = _with_args(dict(release.record), read_text(os.path.join(release.path, _ARGS)))
+    names = [f["name"] for f in release.files]
+    unit_text = "".join(read_text(os.path.join(release.path, n)) for n in names if n.startswith("unit."))
     return Known(
         name=name,
         unit=release.unit,
+        service=release.service,
+        # Each vLLM has an args file; vllm-router takes none.
+        kind="engine" if _ARGS in names else "router",
         release=facts,
         current=current.id if current else None,
         last_good=good.id if good else None,
-        url=release.question.get("url") or None,
+        url=None if _HEADLESS in unit_text else release.question.get("url") or None,
         api_key=_key(release),
     )
 
@@ -138,6 +145,7 @@ def _old_instance(name: str, folder: str) -> Known:
     return Known(
         name=name,
         unit=f"vllm-{name}.service",
+        service=name,
         release=facts,
         last_good=_OLD if facts else None,
         url=question.get("url") or None,

@@ -14,6 +14,7 @@ from ansible_collections.modelops.vllm.plugins.filter.status_table import Filter
 
 MAIN = {
     "instance": "main",
+    "kind": "engine",
     "state": "serving",
     "model": "MiniMax-M2.5",
     "commit": "f710177d938eff80b684d42c5aa84b382612f21f",
@@ -25,7 +26,8 @@ MAIN = {
     "kv_cache_usage": 0.875,
     "vram_mib": 727040,
 }
-NOTHING: dict[str, t.Any] = {**dict.fromkeys(MAIN), "instance": "b", "state": "failed"}
+NOTHING: dict[str, t.Any] = {**dict.fromkeys(MAIN), "instance": "b", "kind": "engine", "state": "failed"}
+ROUTER = {**NOTHING, "instance": "main-router", "kind": "router", "state": "serving"}
 
 
 def result(*instances: t.Any, **more: t.Any) -> dict[str, t.Any]:
@@ -44,6 +46,12 @@ def test_a_row_an_instance() -> None:
     assert " ".join(lines[1].split()) == ("gpu01 main serving MiniMax-M2.5 f710177 tp8-ep 1d2h 2,511.4 64 3 88% 710.0")
     assert lines[2].split() == ["gpu01", "b", "failed", *["-"] * 9]
     assert len(lines) == 3
+
+
+def test_a_router_is_told_as_one() -> None:
+    assert status_table({"gpu01": result(ROUTER)}).splitlines()[1].split()[:6] == [
+        "gpu01", "main-router", "serving", "-", "-", "router",
+    ]  # fmt: skip
 
 
 def test_columns_are_aligned() -> None:

@@ -53,7 +53,8 @@ ActiveEnterTimestampMonotonic=0
 StateChangeTimestampMonotonic=0
 """
 ACTIVE = UnitFacts("loaded", "active", "running", "success", 0, 4711, True, 5_000_000, 5_000_000)
-MAIN = Known("main", "vllm-main.service", {"model": "m", "devices": ["0", "1"]}, "r2", "r2", "http://127.0.0.1:8000")
+FACTS = {"model": "m", "devices": ["0", "1"]}
+MAIN = Known("main", "vllm-main.service", "main", "engine", FACTS, "r2", "r2", "http://127.0.0.1:8000")
 SERVING = Answers(health=200, served_names=("m",))
 
 

@@ -23,11 +23,22 @@ NO_URL = "http://127.0.0.1:9"  # nothing listens there
 ARGS = 'model: "/srv/models/m"\nserved-model-name: "m"\nport: 8000\nhost: "127.0.0.1"\ntensor-parallel-size: 2\n'
 
 
-def stage(state_dir: Path, instance: str, url: str, *, when: str = "2026-11-30T01:02:03Z", good: bool = True) -> str:
+def stage(
+    state_dir: Path,
+    instance: str,
+    url: str,
+    *,
+    when: str = "2026-11-30T01:02:03Z",
+    good: bool = True,
+    unit: str = "ExecStart=/opt/vllm/bin/vllm serve --config /etc/vllm/main.yaml",
+    args: str = ARGS,
+) -> str:
     """A release as the role stages and activates it; its id."""
-    files = [("args.yaml", ARGS), ("secrets.env", render.env_file({"VLLM_API_KEY": KEY}))]
+    files = [("unit.service", unit), ("secrets.env", render.env_file({"VLLM_API_KEY": KEY}))]
+    files += [("args.yaml", args)] if args else []
     facts = {
         "instance": instance,
+        "service": instance.partition("-")[0],
         "unit": f"vllm-{instance}.service",
         "files": [{"name": name, "dest": f"/none/{name}", "mode": "0600"} for name, _text in files],
         "model": "m",
@@ -93,6 +104,19 @@ def test_what_a_record_lacks_is_in_its_args(tmp_path: Path) -> None:
     stage(tmp_path, "main", NO_URL)
     (known,) = status_node.known_instances(str(tmp_path))
     assert (known.release["host"], known.release["model_dir"]) == ("127.0.0.1", "/srv/models/m")
+
+
+def test_replicas_and_their_router_are_one_service(tmp_path: Path) -> None:
+    stage(tmp_path, "main-r0", NO_URL)
+    stage(tmp_path, "main-router", NO_URL, args="")
+    found = [(k.name, k.service, k.kind) for k in status_node.known_instances(str(tmp_path))]
+    assert found == [("main-r0", "main", "engine"), ("main-router", "main", "router")]
+
+
+def test_a_node_without_a_server_is_not_asked(tmp_path: Path) -> None:
+    stage(tmp_path, "main", NO_URL, unit="ExecStart=/opt/vllm/bin/vllm serve --config x --headless --node-rank=1")
+    (row,) = look(tmp_path, run=systemctl(main="active"))["instances"]
+    assert (row["state"], row["url"], row["health"]) == ("running", None, None)
 
 
 def test_folders_that_are_no_instances_are_left_out(tmp_path: Path) -> None:
