@@ -26,7 +26,7 @@ options:
     type: path
     default: /var/lib/vllm
   instances:
-    description: Names of the instances to look at, all of the node when empty.
+    description: Names of the instances or services to look at, all of the node when empty.
     type: list
     elements: str
     default: []

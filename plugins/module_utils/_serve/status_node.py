@@ -42,12 +42,12 @@ def look(
     sample_seconds: float,
     timeout: float,
 ) -> dict[str, t.Any]:
-    """The result of vllm_status_info for the instances ``wanted``, all when empty.
+    """The result of vllm_status_info for the instances or services ``wanted``, all when empty.
 
     ``timeout`` bounds each request to a server. Raises ModelopsError when systemd cannot be asked.
     """
     every = known_instances(state_dir)
-    chosen = [known for known in every if not wanted or known.name in wanted]
+    chosen = [known for known in every if not wanted or known.name in wanted or known.service in wanted]
     units = _units(run, [known.unit for known in chosen])
     answers = _ask(chosen, units, sample_seconds, timeout)
     gpus: dict[str, t.Any] = collect(nvidia_smi) if chosen else {"status": "", "processes": [], "findings": []}
@@ -69,6 +69,7 @@ def look(
 
 def _absent(wanted: t.Sequence[str], every: t.Sequence[Known], state_dir: str) -> list[Finding]:
     names = [known.name for known in every]
+    known_names = {*names, *(known.service for known in every)}
     return [
         error(
             "instance-unknown",
@@ -77,7 +78,7 @@ def _absent(wanted: t.Sequence[str], every: t.Sequence[Known], state_dir: str) -
             instance=name,
         )
         for name in wanted
-        if name not in names
+        if name not in known_names
     ]
 
 

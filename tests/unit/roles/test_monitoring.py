@@ -82,6 +82,11 @@ def test_alerts_name_the_job_and_say_what_to_do() -> None:
         assert set(rule["annotations"]) == {"summary", "description"}
 
 
+def test_the_guide_names_every_alert() -> None:
+    guide = (ROOT / "docs" / "docsite" / "rst" / "guide_operations.rst").read_text(encoding="utf-8")
+    assert [rule["alert"] for rule in RULES if f"``{rule['alert']}``" not in guide] == []
+
+
 def test_the_dashboard_uses_metrics_and_labels_that_there_are(known: set[str]) -> None:
     assert len(exprs()) > 30
     assert {name for expr in exprs() for name in metrics_of(expr)} - known - SPECULATIVE == set()

@@ -5,14 +5,18 @@
 
 from __future__ import annotations
 
+import re
 import typing as t
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from ansible_collections.modelops.vllm.plugins.module_utils._bench import prometheus
 from ansible_collections.modelops.vllm.plugins.module_utils._serve import status
 from ansible_collections.modelops.vllm.plugins.module_utils._serve.journal import Entry
 from ansible_collections.modelops.vllm.plugins.module_utils._serve.status import Answers, Known, UnitFacts
+
+ROOT = Path(__file__).parents[5]
 
 # Printed by systemd 252 for a unit that runs, one that Quadlet made, and one that is not there.
 SHOW = """\
@@ -305,6 +309,17 @@ def test_a_switch_that_was_cut_off(phase: t.Any, busy: bool, expected: str) -> N
     found = status.judge_switch(Entry("2026-11-30T01:02:03Z", {"main": "r3"}, {"main": "r2"}, phase), busy)
     assert ids(found) == ([expected] if expected else [])
     assert not found or "main to release r3" in found[0].message
+
+
+def test_every_finding_is_documented() -> None:
+    part = ROOT / "plugins" / "module_utils" / "_serve"
+    source = "".join((part / name).read_text(encoding="utf-8") for name in ("status.py", "status_node.py"))
+    found = set(re.findall(r"\b(?:error|warning|info)\(\s*\"([a-z-]+)\"", source))
+    module = (ROOT / "plugins" / "modules" / "vllm_status_info.py").read_text(encoding="utf-8")
+    guide = (ROOT / "docs" / "docsite" / "rst" / "guide_operations.rst").read_text(encoding="utf-8")
+    assert len(found) == 10
+    assert [id_ for id_ in sorted(found) if f"V({id_})" not in module] == []
+    assert [id_ for id_ in sorted(found) if f"``{id_}``" not in guide] == []
 
 
 def test_without_a_journal_there_is_nothing_to_say() -> None:

@@ -113,6 +113,14 @@ def test_replicas_and_their_router_are_one_service(tmp_path: Path) -> None:
     assert found == [("main-r0", "main", "engine"), ("main-router", "main", "router")]
 
 
+def test_the_name_of_a_service_means_all_its_instances(tmp_path: Path) -> None:
+    for name in ("main-r0", "main-r1", "other"):
+        stage(tmp_path, name, NO_URL)
+    result = look(tmp_path, "main")
+    assert [row["instance"] for row in result["instances"]] == ["main-r0", "main-r1"]
+    assert "instance-unknown" not in [f["id"] for f in result["findings"]]
+
+
 def test_a_node_without_a_server_is_not_asked(tmp_path: Path) -> None:
     stage(tmp_path, "main", NO_URL, unit="ExecStart=/opt/vllm/bin/vllm serve --config x --headless --node-rank=1")
     (row,) = look(tmp_path, run=systemctl(main="active"))["instances"]
