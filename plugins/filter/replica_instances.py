@@ -17,7 +17,7 @@ version_added: 1.1.0
 author:
   - The modelops.vllm contributors (@modelops)
 description:
-  - Gives each replica of a layout such as V(tp4-r2) a name, a port and GPUs of its own.
+  - Gives each replica of a layout such as V(tp4-r2) a name, an address and GPUs of its own.
   - The GPUs of a replica are the nearest to each other that are left. What is nearer comes from the topology, or from
     the NUMA nodes where the driver shows no topology.
   - A layout without replicas is one instance with the name itself.
@@ -35,6 +35,10 @@ options:
     description: The port that clients use. A router in front takes it, and the instances have the ports after it.
     type: int
     required: true
+  host:
+    description: The address that clients use. A router in front takes it, and the instances listen on loopback.
+    type: str
+    default: 127.0.0.1
   gpus:
     description:
       - The GPUs as M(modelops.vllm.gpu_info) returns them, or a mapping with their C(count).
@@ -51,16 +55,19 @@ options:
     type: dict
     default: {}
   router:
-    description: Whether a router stands in front. By default it does when there is more than one replica.
-    type: bool
+    description: Whether a router stands in front. With V(auto) it does when there is more than one replica.
+    type: raw
+    default: auto
 """
 
 EXAMPLES = r"""
 - name: Show what would run
   ansible.builtin.debug:
     msg: "{{ 'main' | modelops.vllm.replica_instances('tp4-r2', 8000, gpus=node.gpus, topology=node.topology) }}"
-# [{"instance": "main-r0", "port": 8001, "devices": ["0", "1", "2", "3"]},
-#  {"instance": "main-r1", "port": 8002, "devices": ["4", "5", "6", "7"]}]
+# [{"instance": "main-r0", "host": "127.0.0.1", "port": 8001, "url": "http://127.0.0.1:8001",
+#   "devices": ["0", "1", "2", "3"]},
+#  {"instance": "main-r1", "host": "127.0.0.1", "port": 8002, "url": "http://127.0.0.1:8002",
+#   "devices": ["4", "5", "6", "7"]}]
 """
 
 RETURN = r"""
@@ -72,9 +79,15 @@ _value:
     instance:
       description: Name of the instance.
       type: str
+    host:
+      description: The address that it listens on.
+      type: str
     port:
       description: Its port.
       type: int
+    url:
+      description: Where it is asked from its node.
+      type: str
     devices:
       description: Indices of its GPUs in the order of its ranks.
       type: list
@@ -82,24 +95,12 @@ _value:
 """
 
 
-def replica_instances(
-    name: str,
-    layout: t.Any,
-    port: t.Any,
-    *,
-    gpus: replicas.Gpus | None = None,
-    devices: t.Any = (),
-    topology: replicas.Topology | None = None,
-    router: t.Any = None,
-) -> list[dict[str, t.Any]]:
+def replica_instances(name: str, layout: t.Any, port: t.Any, **options: t.Any) -> list[dict[str, t.Any]]:
     """One mapping for each instance; raises AnsibleFilterError for what the node cannot hold."""
     try:
-        found = replicas.instances(
-            str(name), layout, port, gpus=gpus, devices=devices, topology=topology, router=router
-        )
+        return [one.as_dict() for one in replicas.instances(str(name), layout, port, **options)]
     except ModelopsError as e:
         raise AnsibleFilterError(str(e)) from e
-    return [one.as_dict() for one in found]
 
 
 class FilterModule:

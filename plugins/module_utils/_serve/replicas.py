@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # PRIVATE: this file is an implementation detail of modelops.vllm and may change without notice.
-"""One layout with replicas as instances of one node: a name, a port and GPUs of their own for each.
+"""One layout with replicas as instances of one node: a name, an address and GPUs of their own for each.
 
 Pure. The GPUs of a replica are the nearest to each other that the machine has, since its ranks talk to each other and
 those of different replicas do not.
@@ -30,19 +30,31 @@ _PATHS: t.Final = ("PIX", "PXB", "PHB", "NODE", "SYS")
 _FARTHEST: t.Final = len(_PATHS)
 _SAME_NUMA: t.Final = _PATHS.index("NODE") + 1
 
+# Addresses to listen on that nobody can ask.
+_ASKED: t.Final[t.Mapping[str, str]] = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+_BEHIND_ROUTER: t.Final = "127.0.0.1"
+
 _Near: t.TypeAlias = t.Callable[[int, int], int]
 
 
 @dataclass(frozen=True)
 class Instance:
-    """One vLLM service. ``devices`` are indices of GPUs in the order of its ranks, empty on CPU."""
+    """One vLLM service: where it listens, and its GPUs by index in the order of its ranks (none on CPU)."""
 
     instance: str
+    host: str
     port: int
     devices: tuple[str, ...]
 
+    @property
+    def url(self) -> str:
+        """Where it is asked from its node."""
+        host = _ASKED.get(self.host, self.host)
+        return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
+
     def as_dict(self) -> dict[str, t.Any]:
-        return {"instance": self.instance, "port": self.port, "devices": list(self.devices)}
+        data = {name: getattr(self, name) for name in ("instance", "host", "port", "url")}
+        return {**data, "devices": list(self.devices)}
 
 
 def instances(
@@ -50,17 +62,18 @@ def instances(
     layout: t.Any,
     port: t.Any,
     *,
+    host: str = "127.0.0.1",
     gpus: Gpus | None = None,
     devices: t.Any = (),
     topology: Topology | None = None,
-    router: t.Any = None,
+    router: t.Any = "auto",
 ) -> list[Instance]:
     """The instances of ``layout`` on one node.
 
     ``layout`` is an id or a mapping such as layout_info returns. ``gpus`` are those of gpu_info, or ``{count: 8}``, or
     None for instances without GPUs. ``devices`` are the indices that may be used, in this order; without any all GPUs
-    may, nearest together. With a router in front (by default when there is more than one replica) the router has
-    ``port`` and the instances have the ports after it.
+    may, nearest together. ``router`` says whether one stands in front, ``auto`` puts it before several replicas: it then
+    listens on ``host`` and ``port``, and the instances have the ports after it on loopback.
 
     :raises ModelopsError: for too few or doubtful GPUs, a port or a name that does not exist.
     """
@@ -68,11 +81,11 @@ def instances(
     names = [name] if plan.replicas == 1 else [f"{name}-r{i}" for i in range(plan.replicas)]
     for one in names:
         _check_name(one)
-    in_front = plan.replicas > 1 if router is None or router == "" else truth(router, "serve_router")
+    in_front = plan.replicas > 1 if router == "auto" else truth(router, "serve_router")
     first = _first_port(port, plan.replicas, in_front)
     groups = _groups(plan, gpus, devices, topology or {}) if gpus is not None else [()] * plan.replicas
     return [
-        Instance(one, first + i, tuple(str(d) for d in group))
+        Instance(one, _BEHIND_ROUTER if in_front else host, first + i, tuple(str(d) for d in group))
         for i, (one, group) in enumerate(zip(names, groups, strict=True))
     ]
 

@@ -13,10 +13,10 @@ GPUS = [{"index": i, "name": "NVIDIA H200", "memory_mib": 143771, "numa_node": i
 
 
 def test_the_filter_gives_plain_data() -> None:
-    assert replica_instances("main", "tp2-r2", "8000", gpus=GPUS, router="true") == [
-        {"instance": "main-r0", "port": 8001, "devices": ["0", "1"]},
-        {"instance": "main-r1", "port": 8002, "devices": ["2", "3"]},
-    ]
+    found = replica_instances("main", "tp2-r2", "8000", gpus=GPUS, router="true")
+    assert found[1] == {"instance": "main-r1", "host": "127.0.0.1", "port": 8002, "url": "http://127.0.0.1:8002",
+                        "devices": ["2", "3"]}  # fmt: skip
+    assert [one["devices"] for one in found] == [["0", "1"], ["2", "3"]]
 
 
 def test_what_the_node_cannot_hold_is_a_filter_error_with_the_remedy() -> None:

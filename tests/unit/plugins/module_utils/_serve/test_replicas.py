@@ -27,27 +27,49 @@ def devices(layout: str, **options: t.Any) -> list[str]:
     return [",".join(one.devices) for one in instances("main", layout, 8000, **options)]
 
 
-def test_one_replica_is_the_instance_itself_on_its_port() -> None:
-    assert [one.as_dict() for one in instances("main", "tp4", 8000, gpus={"count": 4})] == [
-        {"instance": "main", "port": 8000, "devices": ["0", "1", "2", "3"]}
-    ]
+def test_one_replica_is_the_instance_itself_where_clients_ask() -> None:
+    assert [one.as_dict() for one in instances("main", "tp4", 8000, host="10.0.0.5", gpus={"count": 4})] == [
+        {"instance": "main", "host": "10.0.0.5", "port": 8000, "url": "http://10.0.0.5:8000",
+         "devices": ["0", "1", "2", "3"]}
+    ]  # fmt: skip
 
 
-def test_replicas_have_names_ports_and_gpus_of_their_own() -> None:
+def test_replicas_have_names_addresses_and_gpus_of_their_own() -> None:
     assert [one.as_dict() for one in instances("main", "tp4-r2", 8000, gpus={"count": 8})] == [
-        {"instance": "main-r0", "port": 8001, "devices": ["0", "1", "2", "3"]},
-        {"instance": "main-r1", "port": 8002, "devices": ["4", "5", "6", "7"]},
-    ]
+        {"instance": "main-r0", "host": "127.0.0.1", "port": 8001, "url": "http://127.0.0.1:8001",
+         "devices": ["0", "1", "2", "3"]},
+        {"instance": "main-r1", "host": "127.0.0.1", "port": 8002, "url": "http://127.0.0.1:8002",
+         "devices": ["4", "5", "6", "7"]},
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("host", "url"),
+    [
+        ("0.0.0.0", "http://127.0.0.1:8000"),
+        ("::", "http://[::1]:8000"),
+        ("fd00::5", "http://[fd00::5]:8000"),
+        ("node1", "http://node1:8000"),
+    ],
+)
+def test_an_address_to_listen_on_is_asked_where_it_answers(host: str, url: str) -> None:
+    (one,) = instances("main", "tp1", 8000, host=host)
+    assert (one.host, one.url) == (host, url)
+
+
+def test_behind_a_router_nobody_else_reaches_the_replicas() -> None:
+    assert [one.host for one in instances("main", "tp1-r2", 8000, host="0.0.0.0")] == ["127.0.0.1", "127.0.0.1"]
+    exposed = instances("main", "tp1-r2", 8000, host="0.0.0.0", router=False)
+    assert [one.host for one in exposed] == ["0.0.0.0", "0.0.0.0"]
 
 
 @pytest.mark.parametrize(
     ("layout", "router", "ports"),
     [
-        ("tp1-r3", None, [8001, 8002, 8003]),
-        ("tp1-r3", "", [8001, 8002, 8003]),
+        ("tp1-r3", "auto", [8001, 8002, 8003]),
         ("tp1-r3", True, [8001, 8002, 8003]),
         ("tp1-r3", "false", [8000, 8001, 8002]),
-        ("tp1", None, [8000]),
+        ("tp1", "auto", [8000]),
         ("tp1", "yes", [8001]),
     ],
 )
