@@ -31,7 +31,7 @@ options:
   dir:
     description:
       - Directory in which each tournament makes a directory, with its C(tournament.json).
-      - Needed to declare a tournament, so without O(outcome).
+      - Needed to declare a tournament. Either this or O(state_file).
     type: path
   candidates:
     description:
@@ -146,7 +146,9 @@ options:
     type: bool
     default: true
   state_file:
-    description: The RV(state_file) of the declared tournament. Needed with O(outcome).
+    description:
+      - The RV(state_file) of a tournament that was declared, to look at it or to note an O(outcome).
+      - Of the other options only O(base) matters then.
     type: path
   outcome:
     description: What became of one candidate.
@@ -210,7 +212,7 @@ state_file:
   type: str
 todo:
   description:
-    - What is to deploy and measure next, one round of it. Empty when the tournament is over, and with O(outcome).
+    - What is to deploy and measure next, one round of it. Empty when the tournament is over.
   returned: success
   type: list
   elements: dict
@@ -301,9 +303,8 @@ from ansible_collections.modelops.vllm.plugins.module_utils._errors import guard
 def main() -> None:
     module = AnsibleModule(
         argument_spec=tournament_entry.TOURNAMENT_SPEC,
-        required_one_of=[("dir", "outcome")],
-        mutually_exclusive=[("dir", "outcome")],
-        required_by={"outcome": ("state_file",)},
+        required_one_of=[("dir", "state_file")],
+        mutually_exclusive=[("dir", "state_file"), ("dir", "outcome")],
         supports_check_mode=True,
     )
     with guarded(module):

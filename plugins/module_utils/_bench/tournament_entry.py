@@ -68,10 +68,24 @@ TOURNAMENT_SPEC: t.Final[dict[str, t.Any]] = {
 
 
 def run(params: t.Mapping[str, t.Any], *, write: bool) -> dict[str, t.Any]:
-    """Declare a tournament, or note the outcome of a candidate; returns what is next. Raises ModelopsError."""
-    if params["outcome"]:
-        return _noted(params, write=write)
-    return _declared(params, write=write)
+    """Declare a tournament, or look at one and note an outcome; returns what is next. Raises ModelopsError."""
+    if params["dir"]:
+        return _declared(params, write=write)
+    path, outcome = params["state_file"], params["outcome"]
+    state = read(path)
+    if outcome:
+        _note(state, outcome)
+        if write:
+            _write(path, state)
+    return {"changed": bool(outcome), **_told(state, path, params["base"])}
+
+
+def _note(state: State, outcome: t.Mapping[str, t.Any]) -> None:
+    if outcome["results"]:
+        tournament.add_session(state, outcome["candidate"], storage.latest(storage.read_records(outcome["results"])))
+    else:
+        message = outcome["message"] or "no reason was given"
+        tournament.lose(state, outcome["candidate"], outcome["phase"], message, outcome["cause"])
 
 
 def _declared(params: t.Mapping[str, t.Any], *, write: bool) -> dict[str, t.Any]:
@@ -96,8 +110,7 @@ def _declared(params: t.Mapping[str, t.Any], *, write: bool) -> dict[str, t.Any]
         state = tournament.start(key, field, rules, identity, round(time.time(), 3))
         if write:
             _write(path, state)
-    todo = [_step(state, path, name, session, params["base"]) for name, session in tournament.steps(state)]
-    return {**_told(state, path, params["base"]), "changed": changed, "todo": todo}
+    return {"changed": changed, **_told(state, path, params["base"])}
 
 
 def _key(field: Field, rules: Rules, identity: t.Mapping[str, t.Any]) -> str:
@@ -121,26 +134,13 @@ def _step(state: State, path: str, name: str, session: int, base: t.Mapping[str,
     }
 
 
-def _noted(params: t.Mapping[str, t.Any], *, write: bool) -> dict[str, t.Any]:
-    path, outcome = params["state_file"], params["outcome"]
-    state = read(path)
-    if outcome["results"]:
-        records = storage.latest(storage.read_records(outcome["results"]))
-        tournament.add_session(state, outcome["candidate"], records)
-    else:
-        message = outcome["message"] or "no reason was given"
-        tournament.lose(state, outcome["candidate"], outcome["phase"], message, outcome["cause"])
-    if write:
-        _write(path, state)
-    return {**_told(state, path, params["base"]), "changed": True, "todo": []}
-
-
 def _told(state: State, path: str, base: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     places = standings(state)
     winner = next((place.candidate for place in places if place.outcome == "winner"), "")
     step = applied(tournament.candidate_of(tournament.entry_of(state, winner)), base) if winner else {}
     return {
         "state_file": path,
+        "todo": [_step(state, path, name, session, base) for name, session in tournament.steps(state)],
         "verdict": tournament_report.verdict(state),
         "headline": tournament_report.headline(state),
         "winner": {"candidate": winner, **step} if winner else {},
