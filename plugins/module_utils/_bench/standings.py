@@ -17,6 +17,9 @@ from .tournament import OBJECTIVES, Entry, Score, State, candidate_of, rules_of,
 # Less is no difference between two layouts, however quiet the node is.
 MIN_EFFECT: t.Final = 0.05
 
+# Messages of roles may have pages.
+_LONGEST_WHY: t.Final = 600
+
 _PHASES: t.Final[dict[str, str]] = {
     "checked": "Refused before anything was touched",
     "deployed": "Did not become ready",
@@ -136,7 +139,13 @@ class _Judge:
 def _why_failed(lost: t.Mapping[str, t.Any]) -> str:
     cause = lost["cause"]
     if not cause:
-        return f"{_PHASES[lost['phase']]}: {lost['message']}"
+        return f"{_PHASES[lost['phase']]}: {_short(lost['message'])}"
     line = f'The log says "{cause["line"]}".' if cause.get("line") else ""
     words = (f"{_PHASES[lost['phase']]}: {cause['id']}.", line, cause.get("remedy"))
     return " ".join(str(word) for word in words if word)
+
+
+def _short(message: str) -> str:
+    """The beginning of a message in one line; the state has all of it."""
+    line = " ".join(message.split())
+    return line if len(line) <= _LONGEST_WHY else f"{line[:_LONGEST_WHY]}..."

@@ -122,6 +122,17 @@ def test_a_leader_that_fails_later_is_out() -> None:
     assert why(state, "tp8-ep") == "Could not be measured: The server is gone."
 
 
+def test_a_long_message_is_shown_in_one_line_and_kept_whole() -> None:
+    state = begun()
+    message = "The args are wrong:\n" + "  flag: not of this vLLM\n" * 100
+    tournament.lose(state, "tp4", "checked", message, None)
+    shown = why(state, "tp4")
+    assert shown.startswith("Refused before anything was touched: The args are wrong: flag: not of this vLLM flag: not")
+    assert len(shown) < 700
+    assert "\n" not in shown
+    assert tournament.entry_of(state, "tp4")["lost"]["message"] == message
+
+
 def test_nobody_wins_when_nobody_starts() -> None:
     state = played(begun(), {"tp4": [], "tp8-ep": []})
     assert outcomes(state) == [("tp4", "failed"), ("tp8-ep", "failed")]
