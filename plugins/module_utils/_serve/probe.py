@@ -32,10 +32,11 @@ class Answer:
 
 @dataclass(frozen=True)
 class Reply:
-    """One HTTP reply; status 0 when there was none."""
+    """One HTTP reply; status 0 when there was none, then ``body`` says why."""
 
     status: int
     body: str
+    timed_out: bool = False
 
     def json(self) -> dict[str, t.Any]:
         """The body as an object; empty when it is none."""
@@ -75,11 +76,9 @@ def requester(url: str, api_key: str | None) -> Request:
                 return Reply(response.getcode(), response.read(_BODY_LIMIT).decode("utf-8", "replace"))
         except HTTPError as e:
             return Reply(e.code, e.read(_BODY_LIMIT).decode("utf-8", "replace") if e.fp else "")
-        except TimeoutError:
-            return Reply(0, f"no answer within {seconds:.0f} s")
-        except (URLError, OSError, ValueError) as e:
+        except (URLError, OSError, ValueError) as e:  # a TimeoutError is an OSError
             reason = getattr(e, "reason", e)
             timed_out = isinstance(reason, TimeoutError) or "timed out" in str(reason)
-            return Reply(0, f"no answer within {seconds:.0f} s" if timed_out else str(reason))
+            return Reply(0, f"no answer within {seconds:.0f} s" if timed_out else str(reason), timed_out)
 
     return request

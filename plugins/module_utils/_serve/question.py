@@ -19,6 +19,7 @@ from .smoke import Reasoning
 _HTTP_OK = 200
 _HTTP_NOT_FOUND = 404
 _REFUSED = (401, 403)
+_SMOKE = "smoke test"
 # The two that vLLM answers without its engine: it is up to them to be quick.
 _LOOK_SECONDS = 5.0
 # The best guess first, then as the model's own generation_config.json says: some thinking models never come to an
@@ -107,7 +108,8 @@ class _Asking:
             return Answer("models", cause=cause("api-key-refused", f"/v1/models: HTTP {reply.status}"))
         if reply.status == 0:
             return Answer("models", f"/v1/models: {reply.body}")
-        cards = {str(m.get("id")): m for m in reply.json().get("data") or [] if isinstance(m, dict)}
+        data = reply.json().get("data")
+        cards = {str(m.get("id")): m for m in data if isinstance(m, dict)} if isinstance(data, list) else {}
         if reply.status != _HTTP_OK or not cards:
             return Answer("models", cause=cause("not-vllm", f"/v1/models: {reply.text}"))
         if self._model and self._model not in cards:
@@ -126,57 +128,41 @@ class _Asking:
         return self._request(path, {"model": self._model, **body}, self._left(self._question.completion_timeout))
 
     def _complete(self) -> Answer | None:
-        seconds = self._left(self._question.completion_timeout)
-        started = time.monotonic()
         reply = self._post("/v1/completions", {"prompt": "Hello", "max_tokens": 1, "temperature": 0})
-        line = f"/v1/completions: {reply.text}"
-        if reply.status == 0:
-            waited = time.monotonic() - started >= seconds - 1
-            return Answer("completion", line, cause("completion-timeout", line) if waited else None)
         usage = reply.json().get("usage")
         tokens = usage.get("completion_tokens") if isinstance(usage, dict) else None
-        if reply.status != _HTTP_OK or not isinstance(tokens, int) or tokens < 1:
-            return Answer("completion", line, cause("completion-failed", line))
-        return None
+        answered = reply.status == _HTTP_OK and isinstance(tokens, int) and tokens > 0
+        return None if answered else _no_completion("/v1/completions", reply)
 
     # The smoke test
 
     def _smoke(self) -> Answer:
-        answer, why = self._twice(self._ask_sum, lambda said: smoke.judge(said, self._question.reasoning))
-        findings = [*self._notes(answer)]
-        if why is None and self._question.tool_call:
-            answer, why = self._twice(self._ask_tool, smoke.judge_tool_call)
-            if why is not None and why.id == "tool-call-missing" and _undecided(answer):
+        said, failed = self._twice(self._ask_sum, lambda said: smoke.judge(said, self._question.reasoning))
+        findings = [*self._notes(said)]
+        if failed is None and self._question.tool_call:
+            said, failed = self._twice(self._ask_tool, smoke.judge_tool_call)
+            if failed is not None and _undecided(said):
                 findings.append(self._tool_note())
-                why = None
-        return Answer("ready", findings=tuple(findings)) if why is None else Answer("smoke", why.line, why)
+                failed = None
+        return failed or Answer("ready", findings=tuple(findings))
 
     def _twice(
         self,
         post: t.Callable[[dict[str, t.Any]], Reply],
         judge: t.Callable[[smoke.Said], smoke.Fault | None],
-    ) -> tuple[smoke.Said, Cause | None]:
-        """The first answer without a fault; without one the last answer, and why it is none."""
-        answer, why = smoke.Said(), None
+    ) -> tuple[smoke.Said, Answer | None]:
+        """What was said without a fault; without that what was said last, and how the test ends."""
+        said, failed = smoke.Said(), None
         for sampling in _SAMPLING:
             reply = post(sampling)
             if reply.status != _HTTP_OK:
-                return answer, self._no_answer(reply)
-            answer = smoke.said(reply.json())
-            fault = judge(answer)
+                return smoke.Said(), _no_completion(_SMOKE, reply)
+            said = smoke.said(reply.json())
+            fault = judge(said)
             if fault is None:
-                return answer, None
-            why = cause(fault.id, fault.text)
-        return answer, why
-
-    def _no_answer(self, reply: Reply) -> Cause:
-        line = f"smoke test: {reply.text}"
-        if reply.status == 0:
-            return cause("completion-timeout", line)
-        if _without_chat(reply):
-            return cause("chat-missing", line)
-        # A server that was started without a parser refuses tool_choice auto.
-        return cause("tool-call-missing" if "tool choice" in reply.body else "completion-failed", line)
+                return said, None
+            failed = Answer("smoke", fault.text, cause(fault.id, fault.text))
+        return said, failed
 
     def _ask_sum(self, sampling: dict[str, t.Any]) -> Reply:
         reply = self._chat(smoke.QUESTION, sampling)
@@ -193,14 +179,14 @@ class _Asking:
         messages = [{"role": "user", "content": question}]
         return self._post("/v1/chat/completions", {"messages": messages, "max_tokens": self._tokens, **more})
 
-    def _notes(self, answer: smoke.Said) -> t.Iterator[Finding]:
-        if answer.cut_off:
+    def _notes(self, said: smoke.Said) -> t.Iterator[Finding]:
+        if said.cut_off:
             yield info(
                 "smoke-cut-off",
                 f"The answer of the smoke test was cut off at {self._tokens} tokens; what it holds makes sense.",
                 max_tokens=self._tokens,
             )
-        tag = smoke.think_tag(answer)
+        tag = smoke.think_tag(said)
         if tag and self._question.reasoning == "none":
             yield info(
                 "think-tag-in-content",
@@ -221,6 +207,18 @@ def _without_chat(reply: Reply) -> bool:
     return reply.status == _HTTP_NOT_FOUND or (reply.status != _HTTP_OK and "chat template" in reply.body)
 
 
-def _undecided(answer: smoke.Said) -> bool:
+def _no_completion(what: str, reply: Reply) -> Answer:
+    """The answer for a completion that did not come. A connection that was lost is tried again: its unit tells more."""
+    line = f"{what}: {reply.text}"
+    if reply.status == 0:
+        return Answer("completion", line, cause("completion-timeout", line) if reply.timed_out else None)
+    if _without_chat(reply) and what == _SMOKE:
+        return Answer("smoke", line, cause("chat-missing", line))
+    if "tool choice" in reply.body:  # the server was started without a parser
+        return Answer("smoke", line, cause("tool-call-missing", line))
+    return Answer("completion", line, cause("completion-failed", line))
+
+
+def _undecided(said: smoke.Said) -> bool:
     """Whether the model was cut off before it could call anything."""
-    return answer.cut_off and not smoke.tool_tag(answer)
+    return said.cut_off and not said.tool_calls and not smoke.tool_tag(said)

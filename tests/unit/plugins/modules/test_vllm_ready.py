@@ -25,6 +25,7 @@ class Behaviour:
     def __init__(self) -> None:
         self.health = 200
         self.models: list[str] = ["demo"]
+        self.listing: dict[str, t.Any] | None = None  # instead of the models
         self.completion: tuple[int, dict[str, t.Any]] = (
             200,
             {"choices": [{"text": "x"}], "usage": {"completion_tokens": 1}},
@@ -35,6 +36,7 @@ class Behaviour:
         self.max_model_len: int | None = 4096
         self.key = ""
         self.hang = 0.0
+        self.drop_chats = 0  # so many chats end without an answer
         self.seen: list[tuple[str, str]] = []
         self.bodies: list[dict[str, t.Any]] = []
 
@@ -57,7 +59,11 @@ class Handler(BaseHTTPRequestHandler):
         elif b.key and self.headers.get("Authorization") != f"Bearer {b.key}":
             self._say(401, {"error": "Unauthorized"})
         else:
-            self._say(200, {"object": "list", "data": [{"id": m, "max_model_len": b.max_model_len} for m in b.models]})
+            self._say(
+                200,
+                b.listing
+                or {"object": "list", "data": [{"id": m, "max_model_len": b.max_model_len} for m in b.models]},
+            )
 
     def do_POST(self) -> None:
         b = self.behaviour
@@ -67,6 +73,9 @@ class Handler(BaseHTTPRequestHandler):
         time.sleep(b.hang)
         if self.path != "/v1/chat/completions":
             self._say(*b.completion)
+        elif b.drop_chats:
+            b.drop_chats -= 1
+            self.close_connection = True
         elif "tools" in body:
             self._say(*b.tool)
         else:
@@ -126,6 +135,7 @@ def test_the_key_travels_in_the_header_and_is_shown_nowhere(run_module: Run, ser
     [
         ({"models": ["other"]}, "served-name-missing"),
         ({"models": []}, "not-vllm"),
+        ({"listing": {"data": 5}}, "not-vllm"),
         ({"key": "secret"}, "api-key-refused"),
         ({"completion": (500, {"error": "EngineDeadError"})}, "completion-failed"),
         ({"completion": (200, {"choices": [], "usage": {"completion_tokens": 0}})}, "completion-failed"),
@@ -268,6 +278,14 @@ def test_the_answer_may_be_as_long_as_the_context_allows(
     server[1].max_model_len = context
     assert ready(run_module, server)["ready"]
     assert server[1].bodies[-1]["max_tokens"] == tokens
+
+
+def test_a_connection_that_is_lost_in_the_smoke_test_is_tried_again(
+    run_module: Run, server: tuple[str, Behaviour]
+) -> None:
+    server[1].drop_chats = 1
+    assert ready(run_module, server)["ready"]
+    assert [path for path, _key in server[1].seen].count("/health") == 2
 
 
 def test_nonsense_is_asked_for_twice(run_module: Run, server: tuple[str, Behaviour]) -> None:
