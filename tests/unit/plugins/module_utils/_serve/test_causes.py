@@ -28,6 +28,7 @@ LOGS = {
     "expert_parallel_on_dense": "expert-parallel-on-dense",
     "unknown_architecture": "architecture-unknown",
     "port_taken": "port-in-use",
+    "config_damaged": "model-config-unreadable",
 }
 
 
