@@ -38,8 +38,8 @@ options:
     required: true
   present:
     description:
-      - The hosts of this play, for example C(ansible_play_hosts). A host of the group that is not among them is an
-        error.
+      - The hosts that go through this play together, C(ansible_play_batch). A host of the group that is not among them
+        is an error.
     type: list
     elements: str
     required: true
@@ -60,7 +60,7 @@ options:
 EXAMPLES = r"""
 - name: Show the ranks of an engine
   ansible.builtin.debug:
-    msg: "{{ groups['engine'] | modelops.vllm.cluster_ranks(hostvars, ansible_play_hosts, layout) }}"
+    msg: "{{ groups['engine'] | modelops.vllm.cluster_ranks(hostvars, ansible_play_batch, layout) }}"
   vars:
     layout: {tp: 8, pp: 2, dp: 1, ep: false, replicas: 1}
 """
@@ -99,7 +99,8 @@ def cluster_ranks(
         raise AnsibleFilterError(f"cluster_ranks takes a layout {{tp, pp, dp, ep, replicas}} and ports: {e!r}") from e
     nodes = [cluster.node(host, _variables(hostvars, host)) for host in hosts]
     found = cluster.plan(nodes, sizes, numbers, args or {})
-    findings = [*cluster.absent(hosts, present), *found.findings]
+    # Of a host that is not here nothing is known: what is wrong with its address would be no news.
+    findings = cluster.absent(hosts, present) or found.findings
     return {
         "valid": not any(f.severity == "error" for f in findings),
         "findings": as_dicts(findings),

@@ -103,6 +103,11 @@ options:
             description: Number of instances, which all have the same flags but the port.
             type: int
             default: 1
+      cluster:
+        description: The C(args) of the filter P(modelops.vllm.cluster_ranks#filter), for one engine on several nodes.
+        type: dict
+        default: {}
+        version_added: 1.1.0
       max_model_len:
         description: Context length in tokens.
         type: int
@@ -237,6 +242,7 @@ MANAGED = {
     "host": {"type": "str", "required": True},
     "port": {"type": "int", "required": True},
     "layout": {"type": "dict", "required": True, "options": LAYOUT},
+    "cluster": {"type": "dict", "default": {}},
     "max_model_len": {"type": "int"},
     "max_num_seqs": {"type": "int"},
     "gpu_memory_utilization": {"type": "float"},

@@ -33,6 +33,15 @@ FIXED: t.Final[t.Mapping[str, str]] = {
     "data-parallel-size": "serve_layout",
     "enable-expert-parallel": "serve_layout",
     "trust-remote-code": "serve_trust_remote_code",
+    "headless": "serve_nodes_group",
+    "nnodes": "serve_nodes_group",
+    "node-rank": "serve_nodes_group",
+    "master-addr": "serve_nodes_group",
+    "master-port": "serve_nodes_group",
+    "data-parallel-size-local": "serve_nodes_group",
+    "data-parallel-address": "serve_nodes_group",
+    "data-parallel-start-rank": "serve_nodes_group",
+    "data-parallel-rpc-port": "serve_nodes_group",
     # Secrets: in a file that other users of the node can read they would be published.
     "api-key": "serve_api_key",
     "hf-token": "serve_secret_env (as HF_TOKEN)",
@@ -47,7 +56,7 @@ TUNABLE: t.Final[t.Mapping[str, str]] = {
     "kv-cache-dtype": "serve_kv_cache_dtype",
 }
 
-# Flags that change what has to be waited for, or on how many hosts: refused until the role can prove the result.
+# Flags that change what has to be waited for: refused until the role can prove the result.
 NOT_BUILT: t.Final[t.Mapping[str, str]] = {
     "config": "Put the flags into serve_args.",
     "uds": "Use serve_host and serve_port.",
@@ -55,18 +64,10 @@ NOT_BUILT: t.Final[t.Mapping[str, str]] = {
     "grpc-port": "Serve HTTP.",
     "ssl-keyfile": "Put a TLS proxy in front of the loopback address.",
     "ssl-certfile": "Put a TLS proxy in front of the loopback address.",
-    "headless": "Use a layout that fits one node.",
-    "nnodes": "Use a layout that fits one node.",
-    "node-rank": "Use a layout that fits one node.",
-    "master-addr": "Use a layout that fits one node.",
-    "master-port": "Use a layout that fits one node.",
-    "data-parallel-size-local": "Use a layout that fits one node.",
-    "data-parallel-address": "Use a layout that fits one node.",
-    "data-parallel-start-rank": "Use a layout that fits one node.",
-    "data-parallel-rank": "Use a layout that fits one node.",
-    "data-parallel-hybrid-lb": "Use a layout that fits one node.",
-    "data-parallel-external-lb": "Use a layout that fits one node.",
-    "data-parallel-multi-port-external-lb": "Use a layout that fits one node.",
+    "data-parallel-rank": "Use one API server for all engines, or replicas behind the router.",
+    "data-parallel-hybrid-lb": "Use one API server for all engines, or replicas behind the router.",
+    "data-parallel-external-lb": "Use one API server for all engines, or replicas behind the router.",
+    "data-parallel-multi-port-external-lb": "Use one API server for all engines, or replicas behind the router.",
     "prefill-context-parallel-size": "Choose TP, PP, DP and EP with serve_layout.",
     "decode-context-parallel-size": "Choose TP, PP, DP and EP with serve_layout.",
     "distributed-executor-backend": "vLLM's default, mp, is the one that the role can supervise.",

@@ -83,7 +83,8 @@ def _cli(module: AnsibleModule) -> Cli | None:
         sandbox = Sandbox(said["image"], said["volumes"], said["devices"])
         if Podman(lambda argv: run_command(module, argv)).image(sandbox.image) is None:
             return None
-        wrong = Podman.judge_volumes(sandbox.volumes)
+        model = (module.params["managed"] or {}).get("model")
+        wrong = Podman.judge_links(model, sandbox.volumes) if model else []
         if wrong:
             raise ModelopsError(wrong[0].message, wrong[0].remedy)
         return ContainerCli(sandbox, binary, lambda argv: run_command(module, argv), module.tmpdir)
@@ -102,7 +103,7 @@ def managed_flags(managed: t.Mapping[str, t.Any]) -> args.Flags:
         ("port", "port"),
     ):
         flags[flag] = managed[option]
-    flags |= args.layout_flags(managed["layout"])
+    flags |= args.layout_flags(managed["layout"]) | managed["cluster"]
     for option in ("max_model_len", "max_num_seqs", "gpu_memory_utilization", "kv_cache_dtype"):
         if managed[option] is not None:
             flags[option.replace("_", "-")] = managed[option]
