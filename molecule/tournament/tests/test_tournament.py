@@ -82,7 +82,7 @@ def test_what_dies_at_its_first_request_has_lost_with_its_cause() -> None:
 def test_the_report_is_written_with_its_diagrams() -> None:
     page = (reports() / "report.html").read_text()
     assert page.count("<svg") >= 1
-    assert "serve_layout: tp" in page
+    assert "serve_layout: &quot;tp" in page
 
 
 def test_a_second_run_deploys_and_measures_nothing(host: t.Any) -> None:

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import itertools
 import re
 import typing as t
@@ -47,8 +48,10 @@ class Candidate:
 
     @property
     def folder(self) -> str:
-        """The same as the name of a directory."""
-        return _UNSAFE.sub("-", self.id.replace(" ", "+").replace("+", "--"))
+        """The same as the name of a directory; what cannot stand there is told apart by a digest."""
+        if not _UNSAFE.search(self.id):
+            return self.id
+        return f"{_UNSAFE.sub('-', self.id)}-{hashlib.sha256(self.id.encode()).hexdigest()[:6]}"
 
     def as_dict(self) -> dict[str, t.Any]:
         """The form that is stored and returned."""

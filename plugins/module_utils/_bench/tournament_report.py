@@ -21,6 +21,9 @@ from .tournament import OBJECTIVES, Entry, State, entry_of, rules_of, steps
 _OUTCOMES: t.Final[dict[str, str]] = {"winner": "better", "failed": "worse", "lost": "same", "open": "same"}
 
 
+_KEEP: t.Final = "To keep the winner, add to the inventory"
+
+
 def records_of(state: State) -> list[Record]:
     """All records of all candidates."""
     return [record for entry in state["candidates"] for session in entry["sessions"] for record in session["records"]]
@@ -65,7 +68,7 @@ def document(state: State) -> Document:
     identity = [[key, plain(value)] for key, value in flatten(state["identity"]).items() if key]
     sections = [
         Section("Candidates", _places(state, places)),
-        *([Section("To keep the winner, in the inventory", Code(_settings(state, places[0])))] if _won(places) else []),
+        *([Section(_KEEP, Code(_settings(state, places[0])))] if _won(places) else []),
         *([Section("Diagrams", Charts(pictures))] if pictures else []),
         *([Section("Points", rows(series))] if series else []),
         *([Section("Not tried", Table(["layout", "why"], excluded, kind="words"))] if excluded else []),
@@ -137,8 +140,7 @@ def _settings(state: State, place: Place) -> str:
     lines |= {f"serve_{MANAGED[name]}": value for name, value in entry["args"].items() if name in MANAGED}
     args = {name: value for name, value in entry["args"].items() if name not in MANAGED}
     lines |= {name: value for name, value in (("serve_args", args), ("serve_env", entry["env"])) if value}
-    text = [f"{name}: {value if isinstance(value, str) else json.dumps(value)}" for name, value in lines.items()]
-    return "\n".join(text)
+    return "\n".join(f"{name}: {json.dumps(value)}" for name, value in lines.items())
 
 
 def _not_claimed(state: State) -> list[str]:
@@ -170,5 +172,5 @@ def text_table(state: State) -> str:
     widths = [max(len(row[i]) for row in table) for i in range(len(table[0]))]
     lines = ["  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in table]
     whys = [f"{place.candidate}: {place.why}" for place in places]
-    keep = ["To keep the winner, in the inventory:", *_settings(state, places[0]).splitlines()] if _won(places) else []
+    keep = [f"{_KEEP}:", *_settings(state, places[0]).splitlines()] if _won(places) else []
     return "\n".join([f"{_title(state)}: {headline(state)}", *lines, *whys, *keep])

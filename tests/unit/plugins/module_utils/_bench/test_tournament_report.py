@@ -38,10 +38,12 @@ def test_every_candidate_is_there_with_its_score_and_why() -> None:
 
 
 def test_the_winner_is_said_as_variables_of_the_role() -> None:
-    assert '    serve_layout: tp8-ep\n    serve_env: {"NCCL_P2P_DISABLE": "1"}\n' in in_markdown(ended())
+    assert '    serve_layout: "tp8-ep"\n    serve_env: {"NCCL_P2P_DISABLE": "1"}\n' in in_markdown(ended())
     candidate = Candidate("tp4", {"kv-cache-dtype": "fp8", "seed": 1}, gpus=4)
     state = played(begun(candidate), {candidate.id: [100.0]})
-    assert '    serve_layout: tp4\n    serve_kv_cache_dtype: fp8\n    serve_args: {"seed": 1}\n' in in_markdown(state)
+    assert '    serve_layout: "tp4"\n    serve_kv_cache_dtype: "fp8"\n    serve_args: {"seed": 1}\n' in in_markdown(
+        state
+    )
     assert "**tp4 kv-cache-dtype=fp8 seed=1 is the only candidate, by throughput: 100 tok/s.**" in in_markdown(state)
 
 
@@ -83,7 +85,7 @@ def test_the_text_for_a_terminal_has_the_order_the_reasons_and_what_to_keep() ->
     assert lines[2].split() == ["tp8-ep", "NCCL_P2P_DISABLE=1", "8", "1,110", "3", "winner"]
     assert f"{P2P.id}: The best, by the median of 3 starts." in lines
     assert lines[-3:] == [
-        "To keep the winner, in the inventory:",
-        "serve_layout: tp8-ep",
+        "To keep the winner, add to the inventory:",
+        'serve_layout: "tp8-ep"',
         'serve_env: {"NCCL_P2P_DISABLE": "1"}',
     ]
