@@ -1,0 +1,260 @@
+# Copyright: (c) 2026, The modelops.vllm contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Whatever is killed at whatever moment of a switch: after the next run a model serves, and the right one."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import signal
+import subprocess
+import time
+import typing as t
+from pathlib import Path
+
+import pytest
+
+UNIT = "vllm-main.service"
+NODE = "chaos-node"
+KEY = "molecule-api-key-4711"
+CONVERGE = Path(__file__).parents[1] / "converge.yml"
+ROUNDS = int(os.environ.get("MODELOPS_CHAOS_N", "6"))
+SEED = int(os.environ.get("MODELOPS_CHAOS_SEED", str(random.SystemRandom().randrange(10**6))))
+# One kill in four falls into the checks before the switch, the others into the switch itself: it stops, loads for two
+# seconds, asks, and goes back where the release is bad.
+CHECKS, SWITCH = 8.0, 5.0
+VICTIMS = ("play", "job", "service", "node")
+FAULTS = ("", "", "exit", "die")
+
+ASK = """
+import json, sys, urllib.request
+headers = {"Authorization": "Bearer " + sys.argv[1], "Content-Type": "application/json"}
+def ask(path, body=None):
+    request = urllib.request.Request("http://127.0.0.1:8000" + path, body, headers)
+    return json.load(urllib.request.urlopen(request, timeout=10))
+body = json.dumps({"model": ask("/v1/models")["data"][0]["id"], "prompt": "x", "max_tokens": 1}).encode()
+print(ask("/v1/completions", body)["choices"][0]["text"])
+"""
+
+
+def command(**variables: t.Any) -> list[str]:
+    inventory = os.environ["MOLECULE_INVENTORY_FILE"]
+    return ["ansible-playbook", "-i", inventory, str(CONVERGE), "-e", json.dumps(variables)]
+
+
+def environment() -> dict[str, str]:
+    return {**os.environ, "ANSIBLE_FORCE_COLOR": "0", "ANSIBLE_NOCOLOR": "1"}
+
+
+def deploy(**variables: t.Any) -> subprocess.CompletedProcess[str]:
+    run = subprocess.run(
+        command(**variables),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+        env=environment(),
+    )
+    run.stdout = " ".join(run.stdout.split())
+    return run
+
+
+def serving(host: t.Any) -> str:
+    """The served name that answers a completion; empty for none."""
+    run = host.run("python3 -c %s %s", ASK, KEY)
+    return run.stdout.strip() if run.rc == 0 else ""
+
+
+def journal(host: t.Any) -> str:
+    return host.run("cat /var/lib/vllm/switch.json; journalctl -u %s -n 40 --no-pager", UNIT).stdout
+
+
+def started(host: t.Any) -> str:
+    """When the last switch began."""
+    text = host.run("cat /var/lib/vllm/switch.json").stdout
+    return json.loads(text)["started"] if text else ""
+
+
+def kill_node() -> None:
+    """As a power cut does: nothing is told, nothing is flushed but what was synced."""
+    subprocess.run(["podman", "kill", NODE], check=True, capture_output=True)
+    subprocess.run(["podman", "start", NODE], check=True, capture_output=True)
+    end = time.monotonic() + 60
+    while time.monotonic() < end:
+        state = subprocess.run(
+            ["podman", "exec", NODE, "systemctl", "is-system-running"], check=False, capture_output=True, text=True
+        ).stdout.strip()
+        if state in ("running", "degraded"):
+            return
+        time.sleep(0.5)
+    raise AssertionError(f"{NODE} did not come up again: {state}")
+
+
+def strike(host: t.Any, victim: str, play: subprocess.Popen[bytes]) -> None:
+    if victim == "play":
+        os.killpg(play.pid, signal.SIGKILL)
+    elif victim == "job":
+        host.run("pkill -9 -f '[v]llm_switch'")
+    elif victim == "service":
+        host.run("systemctl kill --signal=SIGKILL %s", UNIT)
+    else:
+        kill_node()
+
+
+def test_killed_at_random_moments_a_model_always_serves_after_the_next_run(host: t.Any) -> None:
+    chance = random.Random(SEED)
+    print(f"seed {SEED}, {ROUNDS} rounds")
+    now = "demo"
+    for number in range(ROUNDS):
+        victim, fault = chance.choice(VICTIMS), chance.choice(FAULTS)
+        early = chance.random() < 1 / 4
+        moment = chance.uniform(0, CHECKS if early else SWITCH)
+        wanted = f"model-{number}"
+        variables = {"serve_served_name": wanted, "serve_env": {"STUB_FAULT": fault} if fault else {}}
+        when = f"{moment:.1f} s after the {'play' if early else 'switch'} began"
+        story = f"seed {SEED}, round {number}: {victim} killed {when}, to a release that {fault or 'is good'}"
+        before = started(host)
+        play = subprocess.Popen(
+            command(**variables),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+            env=environment(),
+        )
+        while not early and play.poll() is None and started(host) == before:
+            time.sleep(0.1)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            play.wait(moment)
+        if play.poll() is None:
+            strike(host, victim, play)
+        # The controller is gone, or ends by itself, or the operator loses patience.
+        try:
+            play.wait(40)
+        except subprocess.TimeoutExpired:
+            os.killpg(play.pid, signal.SIGKILL)
+            play.wait()
+        run = deploy(**variables)
+        answers = serving(host)
+        print(f"{story}: {answers} serves, the next run ended with {run.returncode}")
+        if fault:
+            assert run.returncode != 0, story
+            assert answers == now, story + run.stdout[-2000:] + journal(host)
+        else:
+            assert run.returncode == 0, story + run.stdout[-2000:] + journal(host)
+            assert answers == wanted, story
+            now = wanted
+        assert host.service(UNIT).is_enabled, story
+        units = host.check_output("systemctl list-units --all --plain --no-legend 'vllm-*'")
+        assert len(units.splitlines()) == 1, story
+
+
+@pytest.mark.parametrize(
+    ("fault", "cause"),
+    [("exit", "gpu-out-of-memory"), ("die", "unit-ended"), ("mute", "completion-timeout"), ("hang", "timeout")],
+)
+def test_each_way_to_fail_is_named_and_the_last_good_release_serves(host: t.Any, fault: str, cause: str) -> None:
+    before = serving(host)
+    assert before
+    variables = {"serve_served_name": f"bad-{fault}", "serve_env": {"STUB_FAULT": fault}, "serve_ready_timeout": 15}
+    run = deploy(**variables)
+    assert run.returncode != 0
+    assert f"[{cause}]" in run.stdout, run.stdout[-3000:]
+    assert "The last good release serves again" in run.stdout, run.stdout[-3000:]
+    assert serving(host) == before
+
+
+def test_a_switch_goes_on_without_its_controller(host: t.Any) -> None:
+    variables = {"serve_served_name": "orphaned", "serve_env": {"STUB_LOAD_SECONDS": "12"}}
+    play = subprocess.Popen(
+        command(**variables),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+        env=environment(),
+    )
+    end = time.monotonic() + 90
+    while time.monotonic() < end and '"proving"' not in host.run("cat /var/lib/vllm/switch.json").stdout:
+        time.sleep(0.3)
+    os.killpg(play.pid, signal.SIGKILL)
+    play.wait()
+    while time.monotonic() < end and '"done"' not in host.run("cat /var/lib/vllm/switch.json").stdout:
+        time.sleep(0.5)
+    assert serving(host) == "orphaned", journal(host)
+    run = deploy(**variables)
+    assert run.returncode == 0
+    assert "changed=0" in run.stdout, run.stdout[-2000:]
+
+
+def test_two_operators_at_once_the_second_is_refused_and_the_first_wins(host: t.Any) -> None:
+    first = {"serve_served_name": "first", "serve_env": {"STUB_LOAD_SECONDS": "25"}}
+    play = subprocess.Popen(
+        command(**first),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+        env=environment(),
+    )
+    end = time.monotonic() + 90
+    while time.monotonic() < end and '"proving"' not in host.run("cat /var/lib/vllm/switch.json").stdout:
+        time.sleep(0.3)
+    second = deploy(serve_served_name="second")
+    assert second.returncode != 0
+    assert "Another switch is going on on this node" in second.stdout, second.stdout[-2000:]
+    assert play.wait(120) == 0
+    assert serving(host) == "first"
+
+
+def test_a_load_can_be_stopped(host: t.Any) -> None:
+    # SIGTERM is swallowed while it loads; the next switch does not wait for the load.
+    variables = {"serve_served_name": "slow", "serve_env": {"STUB_LOAD_SECONDS": "300"}}
+    play = subprocess.Popen(
+        command(**variables),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+        env=environment(),
+    )
+    end = time.monotonic() + 90
+    while time.monotonic() < end and '"proving"' not in host.run("cat /var/lib/vllm/switch.json").stdout:
+        time.sleep(0.3)
+    os.killpg(play.pid, signal.SIGKILL)
+    play.wait()
+    host.run("pkill -9 -f '[v]llm_switch'")
+    run = deploy(serve_served_name="quick")
+    assert run.returncode == 0, run.stdout[-2000:]
+    assert serving(host) == "quick"
+    assert host.check_output("pgrep -fc '[V]LLM::Worker'") == "1"
+
+
+def test_the_release_before_comes_back_by_the_playbook(host: t.Any) -> None:
+    assert deploy(serve_served_name="one").returncode == 0
+    assert deploy(serve_served_name="two").returncode == 0
+    playbook = Path(os.environ["MOLECULE_PROJECT_DIRECTORY"]) / "playbooks/rollback.yml"
+    run = subprocess.run(
+        ["ansible-playbook", "-i", os.environ["MOLECULE_INVENTORY_FILE"], str(playbook), "-e", "vllm_hosts=all"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment(),
+    )
+    assert run.returncode == 0, run.stdout[-3000:]
+    assert serving(host) == "one"
+    # What was gone back to is what the next run of the same playbook compares with.
+    assert "changed=0" in deploy(serve_served_name="one").stdout
+
+
+def test_no_secret_in_any_place_that_others_read(host: t.Any) -> None:
+    run = deploy(serve_served_name="one", serve_api_key=KEY)
+    assert KEY not in run.stdout
+    readable = host.check_output(
+        "cat /proc/*/cmdline /etc/systemd/system/vllm-*.service /etc/vllm/*.yaml | tr -d '\\0'"
+    )
+    assert KEY not in readable
+    assert KEY not in host.check_output("journalctl --no-pager")
+    found = host.check_output("grep -rl %s /var/lib/vllm /etc/vllm /run/modelops-vllm /root", KEY).splitlines()
+    assert all(path.endswith("secrets.env") or path == "/etc/vllm/main.env" for path in found), found
+    assert all(host.file(path).mode == 0o600 for path in found)
+    assert host.file("/var/lib/vllm/instances").mode == 0o700
