@@ -46,6 +46,7 @@ _HEAD = (
 )  # fmt: skip
 _NUMBERS = set(range(6, len(_HEAD)))  # columns of numbers are aligned to the right
 _SHORT_COMMIT = 7
+_LONGEST = 300  # characters of what a connection says, which may quote a whole command
 _ORDER = {"error": 0, "warning": 1, "info": 2}
 
 
@@ -75,6 +76,7 @@ def _fault(result: t.Any) -> tuple[str, str] | None:
     if not isinstance(result, t.Mapping) or not result:
         return "not-asked", ""
     message = " ".join(str(result.get("msg") or "").split())
+    message = message if len(message) <= _LONGEST else message[:_LONGEST] + " ..."
     if result.get("unreachable"):
         return "unreachable", message
     return None if "instances" in result else ("not-readable", message)

@@ -81,6 +81,11 @@ def test_no_single_space_where_a_long_line_could_be_broken() -> None:
     assert [line for line in lines if re.search(r"\S \S", line)] == []
 
 
+def test_a_long_message_is_cut() -> None:
+    lines = status_table({"gpu02": {"unreachable": True, "msg": "x" * 1000}}).splitlines()
+    assert lines[-1] == f"  gpu02: {'x' * 300} ..."
+
+
 def test_findings_follow_with_their_node_and_errors_first() -> None:
     warning = {"severity": "warning", "message": "It is warm.", "remedy": "Open a window."}
     error = {"severity": "error", "message": "It burns.", "remedy": ""}
