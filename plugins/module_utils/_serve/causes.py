@@ -73,6 +73,8 @@ _NOISE = re.compile(r"Traceback \(most recent call last\)|During handling of the
 # An exception without a message says nothing without the line that raised it.
 _BARE = re.compile(r"^[A-Za-z_][\w.]*(?:Error|Exception):?\s*$")
 _SOURCE = re.compile(r'^\s+File "(?:.*/)?(?P<file>[^"/]+)", line (?P<line>\d+), in ')
+# No error, but why a start ends that was told to; vLLM then reports a failed engine. Lines of vLLM and of systemd.
+_STOPPED = re.compile(r"\[shutdown\] .*trigger received signal=|^systemd: Stopping ")
 _LOGGED_ERROR = ("ERROR", "CRITICAL", "E", "F")
 _LINE_LIMIT = 2000
 
@@ -118,6 +120,9 @@ def _speaks(text: str, level: str | None) -> bool:
     return not text.startswith(" ") or _PYDANTIC.match(text) is not None
 
 
+_STOPPED_RULE: t.Final = next(rule for rule in RULES if rule.id == "stopped")
+
+
 def _rank(text: str, kind: Kind) -> int | None:
     return next((i for i, rule in enumerate(RULES) if rule.kind == kind and rule.pattern.search(text)), None)
 
@@ -146,15 +151,19 @@ def wrapper(lines: t.Iterable[str]) -> Cause | None:
     return _best(errors(lines), "wrapper")
 
 
-def postmortem(lines: t.Iterable[str]) -> Cause | None:
-    """Why a start that has ended did so: a fatal line, else the last error that is no mere wrapper, else that one."""
+def postmortem(lines: t.Sequence[str]) -> Cause | None:
+    """Why a start that has ended did so: a fatal line, else the last error that is no mere wrapper, else that one.
+
+    One that was told to end, and says no more than that the engine failed, was stopped.
+    """
     texts = list(errors(lines))
     found = _best(texts, "fatal")
     if found is not None:
         return found
     last = next((text for text in reversed(texts) if _rank(text, "wrapper") is None), None)
     if last is None:
-        return _best(texts, "wrapper")
+        stop = next((line for line in lines if _STOPPED.search(line)), None)
+        return _best(texts, "wrapper") if stop is None else _cause(_STOPPED_RULE, stop)
     rank = _rank(last, "hint")
     if rank is not None:
         return _cause(RULES[rank], last)

@@ -236,7 +236,7 @@ HOST_RULES: t.Final[tuple[Rule, ...]] = (
     rule(
         "stopped",
         r"^KeyboardInterrupt|^SystemExit",
-        "Somebody stopped the unit while it started: journalctl -u systemd-logind and the shell history may tell who.",
+        "The unit was stopped while it started: by another deployment, by systemctl, or because the node went down.",
         "hint",
     ),
 )

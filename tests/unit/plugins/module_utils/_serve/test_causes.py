@@ -81,6 +81,24 @@ def test_every_rule_has_a_line_here_or_in_a_log() -> None:
     assert {rule.id for rule in causes.RULES} - known == set()
 
 
+def test_a_start_that_was_told_to_end_was_stopped() -> None:
+    # vLLM 0.32.0 with SIGTERM while it loads
+    lines = [
+        "(EngineCore pid=3) INFO 11-30 10:30:10 [core.py:1454] [shutdown] EngineCore: trigger received signal=SIGTERM",
+        "(EngineCore pid=3) ERROR 11-30 10:30:10 [core.py:1510] EngineCore failed to start.",
+        "Exception: WorkerProc initialization failed due to an exception in a background process.",
+    ]
+    found = causes.postmortem(lines)
+    assert found is not None
+    assert (found.id, found.line) == ("stopped", lines[0])
+    stopped = causes.postmortem(["systemd: Stopping vllm-main.service - vLLM..."])
+    assert stopped is not None
+    assert stopped.id == "stopped"
+    other = causes.postmortem([*lines, "RuntimeError: something new"])
+    assert other is not None
+    assert other.id == "unclassified"
+
+
 def test_how_a_process_ended_says_less_than_what_it_printed() -> None:
     ended = "systemd: vllm-main.service: Main process exited, code=killed, status=9/KILL"
     found = causes.postmortem(["RuntimeError: something new", ended])
