@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# promtool in .venv/bin: it judges the rules and the scrape files of the role monitoring. Out of Debian's package, which is not
-# installed: it would start a Prometheus here.
+# promtool in .venv/bin: it judges the rules and the scrape files of the role monitoring. Out of the distribution's package, which
+# is not installed, since most of them bring a Prometheus that would run here.
 set -euo pipefail
 . "$(dirname "$0")/env.sh"
 
@@ -10,12 +10,13 @@ if [ ! -x "$tool" ]; then
   mkdir -p "$CACHE"
   work=$(mktemp -d "$CACHE/promtool.XXXXXX")
   trap 'rm -rf "$work"' EXIT
-  fetch() { (cd "$work" && apt-get download -q prometheus >/dev/null 2>&1); }
+  # It has a package of its own since Debian 13, and was part of prometheus before.
+  fetch() { (cd "$work" && { apt-get download -q promtool || apt-get download -q prometheus; }) >/dev/null 2>&1; }
   fetch || { apt-get update -q >/dev/null && fetch; } ||
-    die "apt-get could not download the package prometheus, which has promtool."
-  dpkg-deb --fsys-tarfile "$work"/prometheus_*.deb | tar -xO ./usr/bin/promtool >"$work/promtool"
+    die "apt-get could download neither of the packages promtool and prometheus, one of which has promtool."
+  dpkg-deb --fsys-tarfile "$work"/prom*.deb | tar -xO ./usr/bin/promtool >"$work/promtool"
   chmod 755 "$work/promtool"
-  "$work/promtool" --version >/dev/null 2>&1 || die "promtool of the package prometheus does not run here."
+  "$work/promtool" --version >/dev/null 2>&1 || die "promtool of $(basename "$work"/prom*.deb) does not run here."
   mv "$work/promtool" "$tool"
 fi
 ln -sfn "$tool" "$ROOT/.venv/bin/promtool"
