@@ -13,8 +13,8 @@ author:
   - The modelops.vllm contributors (@modelops)
 description:
   - Pulls an image by its digest when it is not there yet.
-  - Before that it looks whether this podman has Quadlet, whether the devices are in a CDI specification, whether the
-    volumes are there, and whether their links stay within them.
+  - Before that it looks whether this podman has Quadlet, whether the devices are in a CDI specification, and whether
+    the volumes are there.
   - All findings are returned at once. The module does not fail because of them, look at RV(valid). It fails when the
     image is named by a tag alone, and when it cannot be pulled.
 extends_documentation_fragment:

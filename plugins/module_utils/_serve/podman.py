@@ -35,7 +35,6 @@ _ARCHITECTURES: t.Final[t.Mapping[str, str]] = {"x86_64": "amd64", "aarch64": "a
 _VERSION = re.compile(r"(\d+)\.(\d+)")
 _CDI_KIND = re.compile(r"""^\s*kind:\s*["']?([^"'\s#]+)""", re.MULTILINE)
 _CDI_NAME = re.compile(r"""^\s*(?:-\s+)?name:\s*["']?([^"'\s#]+)""", re.MULTILINE)
-_LINKS: t.Final = 100_000
 
 
 @dataclass(frozen=True)
@@ -179,30 +178,33 @@ class Podman:
 
     @staticmethod
     def judge_volumes(volumes: t.Sequence[str]) -> list[Finding]:
-        """Is what is mounted there, and do its links stay within what is mounted?"""
-        sources = [os.path.normpath(quadlet.volume_source(v)) for v in volumes]
-        missing = [path for path in sources if not os.path.lexists(path)]
-        findings = [
+        """Is what is mounted there? podman starts no container without it."""
+        return [
             error(
                 "volume-missing",
                 f"{path} does not exist, and podman starts no container without it.",
                 "Make it, or take it out of serve_container_volumes.",
                 path=path,
             )
-            for path in missing
+            for path in map(quadlet.volume_source, volumes)
+            if not os.path.lexists(path)
         ]
-        outside = sorted(_leaving(sources))
-        if outside:
-            findings.append(
-                error(
-                    "link-outside",
-                    f"{outside[0]} and {len(outside) - 1} more are links to {os.path.realpath(outside[0])} and"
-                    " elsewhere, which the container does not see.",
-                    "Add the folder with the real files to serve_container_volumes, under the same path and with :ro.",
-                    links=len(outside),
-                )
+
+    @staticmethod
+    def judge_links(folder: str, volumes: t.Sequence[str]) -> list[Finding]:
+        """Do the links of the model stay within what is mounted? Those of the Hub's cache lead to another folder."""
+        outside = sorted(_leaving(folder, [quadlet.volume_source(v) for v in volumes]))
+        if not outside:
+            return []
+        return [
+            error(
+                "link-outside",
+                f"{len(outside)} links in {folder} lead to where the container does not see, {outside[0]} to"
+                f" {os.path.realpath(outside[0])}.",
+                "Add the folder with the real files to serve_container_volumes, under the same path and with :ro.",
+                links=len(outside),
             )
-        return findings
+        ]
 
     # The file
 
@@ -293,24 +295,15 @@ def _cdi_names(path: str) -> set[str]:
     return {f"{kind[1]}={name}" for name in _CDI_NAME.findall(text)}
 
 
-def _leaving(folders: t.Sequence[str]) -> set[str]:
-    """Links below the folders whose target is below none of them; the folders themselves may be links."""
-    inside = tuple(os.path.realpath(folder) for folder in folders)
-
-    def visible(path: str) -> bool:
-        return any(path == top or path.startswith(top.rstrip("/") + "/") for top in inside)
-
+def _leaving(folder: str, sources: t.Sequence[str]) -> set[str]:
+    """Links below ``folder`` whose target is below none of the sources, which may be links themselves."""
+    inside = [os.path.realpath(source) for source in sources]
     found: set[str] = set()
-    seen = 0
-    for folder in folders:
-        for parent, directories, files in os.walk(folder):
-            for name in (*directories, *files):
-                path = os.path.join(parent, name)
-                if os.path.islink(path) and not visible(os.path.realpath(path)):
-                    found.add(path)
-            seen += len(files)
-            if seen > _LINKS:
-                return found
+    for parent, directories, files in os.walk(folder):
+        for path in (os.path.join(parent, name) for name in (*directories, *files)):
+            target = os.path.realpath(path) if os.path.islink(path) else folder
+            if target != folder and not any(f"{target}/".startswith(f"{top.rstrip('/')}/") for top in inside):
+                found.add(path)
     return found
 
 

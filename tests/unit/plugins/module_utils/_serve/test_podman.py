@@ -149,28 +149,32 @@ def test_devices_come_from_all_specifications(tmp_path: Path) -> None:
     assert "nvidia.com/gpu=0, nvidia.com/gpu=1, nvidia.com/gpu=all" in finding.message
 
 
-def test_volumes_must_be_there_and_keep_their_links_inside(tmp_path: Path) -> None:
+def test_volumes_must_be_there(tmp_path: Path) -> None:
+    (finding,) = Podman.judge_volumes([f"{tmp_path}:/y", f"{tmp_path}/gone:/x:ro"])
+    assert (finding.id, finding.numbers) == ("volume-missing", {"path": f"{tmp_path}/gone"})
+
+
+def test_links_of_the_model_must_stay_within_what_is_mounted(tmp_path: Path) -> None:
     blobs, model = tmp_path / "blobs", tmp_path / "snapshots" / "m"
     blobs.mkdir()
     model.mkdir(parents=True)
     (blobs / "b1").write_text("x")
     (model / "config.json").symlink_to("../../blobs/b1")
     (model / "again.json").symlink_to("config.json")
+    (model / "inner").symlink_to(model)
     volume = f"{model}:{model}:ro"
-    (finding,) = Podman.judge_volumes([volume])
+    (finding,) = Podman.judge_links(str(model), [volume])
     assert (finding.id, finding.numbers) == ("link-outside", {"links": 2})
     assert str(blobs / "b1") in finding.message
-    assert Podman.judge_volumes([volume, f"{blobs}:{blobs}:ro"]) == []
-    (finding,) = Podman.judge_volumes([f"{tmp_path}/gone:/x"])
-    assert (finding.id, finding.numbers) == ("volume-missing", {"path": f"{tmp_path}/gone"})
+    assert Podman.judge_links(str(model), [volume, f"{blobs}:{blobs}:ro"]) == []
 
 
-def test_a_volume_that_is_a_link_itself_is_no_link_outside(tmp_path: Path) -> None:
+def test_a_model_directory_that_is_a_link_itself_leads_nowhere_else(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "a").write_text("x")
     (tmp_path / "data" / "b").symlink_to("a")
     (tmp_path / "current").symlink_to("data")
-    assert Podman.judge_volumes([f"{tmp_path}/current:/m:ro"]) == []
+    assert Podman.judge_links(f"{tmp_path}/current", [f"{tmp_path}/current:/m:ro"]) == []
 
 
 UNIT = "---vllm-x.service---\n[Service]\nExecStart=/usr/bin/podman run\n\n---other.service---\n[Service]\n"
