@@ -287,7 +287,7 @@ def main() -> None:
                 "type": "dict",
                 "options": {
                     "weights_gib": {"type": "float"},
-                    "kv_tokens": {"type": "int"},
+                    "kv_tokens": {"type": "int", "no_log": False},
                     "max_concurrency": {"type": "float"},
                     "max_model_len": {"type": "int"},
                 },
