@@ -24,7 +24,8 @@ _LOCK: t.Final = "switch.lock"
 _JOURNAL: t.Final = "switch.json"
 _POLL: t.Final = 1.0
 Phase: t.TypeAlias = t.Literal["stopping", "starting", "proving", "going-back", "done", "gone-back", "failed"]
-_ENDED: t.Final = ("done", "gone-back", "failed")
+# After "failed" nothing serves: what served before is still to be brought back.
+_ENDED: t.Final = ("done", "gone-back")
 
 
 @dataclass

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import subprocess
 import time
 import typing as t
 
-from .._findings import Finding
+from .._findings import Finding, error, warning
 from .._gpu.host import runner
 from . import gpus, ports
 from .probe import Answer
@@ -28,6 +29,10 @@ _RUNNING: t.Final = ("active", "activating", "reloading", "deactivating")
 _COMMAND_SECONDS: t.Final = 120
 _NVIDIA_SMI_SECONDS: t.Final = 30.0
 _POLL: t.Final = 2
+# torch.compile, Triton and FlashInfer keep what they compile below the home of the service user: some GiB for a model.
+_CACHE_BYTES: t.Final = 5 << 30
+_RELEASE_BYTES: t.Final = 64 << 20
+_FREE: t.Final = "Free space there, or set serve_state_dir to a larger file system."
 
 
 def run(argv: t.Sequence[str]) -> tuple[int, str, str]:
@@ -136,6 +141,23 @@ class Node:
     def signal(self, unit: str, name: str) -> None:
         """Send a signal to all processes of the unit."""
         self._command(["systemctl", "kill", f"--signal={name}", "--", unit])
+
+    # The disk
+
+    def disk_findings(self, state_dir: str) -> list[Finding]:
+        """Is there room for the files of a release, and for what vLLM compiles at its first start?"""
+        free = shutil.disk_usage(state_dir).free
+        if free >= _CACHE_BYTES:
+            return []
+        numbers = {"free_bytes": free, "path": state_dir}
+        message = f"{state_dir} has {free / 2**30:.2f} GiB free;"
+        if free < _RELEASE_BYTES:
+            return [error("disk-full", f"{message} not even the files of a release are safe there.", _FREE, **numbers)]
+        return [
+            warning(
+                "disk-low", f"{message} kernels that are compiled at the first start may need more.", _FREE, **numbers
+            )
+        ]
 
     # The port
 

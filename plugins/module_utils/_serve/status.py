@@ -309,10 +309,11 @@ def judge_switch(entry: Entry | None, busy: bool) -> list[Finding]:
     if busy:
         text = f"A switch is going on since {entry.started}: {targets or 'a stop'} ({entry.phase})."
         return [info("switch-running", text, "", **numbers)]
+    how = "failed, and nothing came back" if entry.phase == "failed" else f"was cut off while {entry.phase}"
     return [
         warning(
             "switch-unfinished",
-            f"A switch that began {entry.started} was cut off while {entry.phase}: {targets or 'a stop'}.",
+            f"A switch that began {entry.started} {how}: {targets or 'a stop'}.",
             "Run the playbook again: it knows what served before and ends the switch.",
             **numbers,
         )

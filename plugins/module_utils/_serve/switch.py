@@ -82,8 +82,7 @@ class Switch:
         Raises ModelopsError when nothing was touched, SwitchError when something was: ``report.back`` serves then.
         """
         self._check_files(targets)
-        last = self._journal.read()
-        cut_off = last if last is not None and not last.ended else None
+        cut_off = self._cut_off(targets)
         rivals = self._rivals(targets)
         changing = [r for r in targets if not self._runs(r)]
         before = self._before(targets, rivals, cut_off)
@@ -121,6 +120,44 @@ class Switch:
         self._retire(enabled)
         self._wait_for_gpus(running, {r.unit for r in running}, room=False)
 
+    # What a switch before this one has left
+
+    def _cut_off(self, targets: t.Sequence[Release]) -> Entry | None:
+        """The last switch if it did not end well and was about the same things; one about other things is settled."""
+        last = self._journal.read()
+        if last is None or last.ended:
+            return None
+        meant = [r for i, id_ in {**last.before, **last.targets}.items() if (r := self._find(i, id_)) is not None]
+        services, devices = {r.service for r in targets}, _devices(targets)
+        if any(r.service in services or r.devices & devices for r in meant):
+            return last
+        self._finish(last)
+        return None
+
+    def _finish(self, last: Entry) -> None:
+        """Have what an earlier switch wanted, or else what served before it, before the node forgets about it.
+
+        Raises ModelopsError when neither comes up.
+        """
+        self._tell("an earlier switch was cut off: settling it first")
+        wanted = [r for i, id_ in last.targets.items() if (r := self._find(i, id_)) is not None]
+        before = [r for i, id_ in last.before.items() if (r := self._find(i, id_)) is not None]
+        try:
+            if wanted and all(self._runs(r) for r in wanted):
+                self._prove(wanted)
+                self._commit(last, wanted)
+                return
+        except SwitchError:
+            pass
+        self.report.changed = True
+        problem = self._go_back(last, wanted, before)
+        if problem:
+            raise ModelopsError(
+                f"An earlier switch to {', '.join(r.unit for r in wanted)} was cut off, and what served before it does"
+                f" not come back: {problem}",
+                "Nothing else was touched. Deploy that service again, or stop it with the playbook stop.yml, first.",
+            )
+
     # What is there
 
     def _runs(self, release: Release) -> bool:
@@ -137,7 +174,7 @@ class Switch:
         """Other instances of this node that must go: same service under another instance name, or same GPUs."""
         names = {r.instance for r in targets}
         services = {r.service for r in targets}
-        devices = frozenset().union(*(r.devices for r in targets))
+        devices = _devices(targets)
         found = []
         for instance in self._store.instances():
             current = self._store.linked(instance, "current")
@@ -177,7 +214,8 @@ class Switch:
     def _check(self, changing: t.Sequence[Release], rivals: t.Sequence[Release]) -> None:
         """Everything that can be known before something is stopped."""
         ours = {r.unit for r in [*changing, *rivals]}
-        findings = [f for r in changing for f in self._node.port_findings(r, ours)]
+        findings = self._node.disk_findings(self._store.state_dir)
+        findings += [f for r in changing for f in self._node.port_findings(r, ours)]
         findings += self._node.gpu_findings(changing, ours)
         self.report.findings += findings
         if has_errors(findings):
@@ -371,3 +409,7 @@ class Switch:
             self._node.enable(release.unit)
             self._store.mark_proven(release, self._node.date())
         self.report.back = list(before)
+
+
+def _devices(releases: t.Sequence[Release]) -> frozenset[str]:
+    return frozenset().union(*(r.devices for r in releases))

@@ -258,7 +258,8 @@ def _failure(
             state = f"NOTHING SERVES on {units}. What served before did not come back: {clean(failure.nothing_serves)}"
         elif back:
             who = ", ".join(f"{r.unit} with release {r.id}" for r in back)
-            state = f"The last good release serves again, ready after {max(waits, default=0.0)} s: {who}."
+            gap = "" if work.report.silence is None else f" after {work.report.silence} s without service"
+            state = f"The last good release serves again{gap}: {who}."
         else:
             state = f"{units} is stopped and not enabled: there is no earlier release to go back to."
         story = f"{state}\nThe new release failed [{cause['id']}]: {cause['line']}\n{cause['remedy']}"

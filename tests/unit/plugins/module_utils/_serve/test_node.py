@@ -1,66 +1,83 @@
 # Copyright: (c) 2026, The modelops.vllm contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Units at boot: systemctl does it for services of our own, a link for those that Quadlet generates."""
+"""What a switch asks of its node, with systemd's answers given."""
 
 from __future__ import annotations
 
+import shutil
+import socket
 import typing as t
-from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
-from ansible_collections.modelops.vllm.plugins.module_utils._serve.node import Node
-
-UNIT = "vllm-main.service"
+from ansible_collections.modelops.vllm.plugins.module_utils._serve.node import Node, run
+from ansible_collections.modelops.vllm.plugins.module_utils._serve.release import Release
 
 
 class Systemctl:
-    """Answers is-enabled; keeps what else it was asked."""
+    """Answers ``systemctl`` by its first arguments and keeps what it was asked."""
 
-    def __init__(self, enablement: str) -> None:
-        self.enablement = enablement
-        self.commands: list[list[str]] = []
+    def __init__(self, **active: str) -> None:
+        self.active = active
+        self.asked: list[str] = []
 
     def __call__(self, argv: t.Sequence[str]) -> tuple[int, str, str]:
-        if argv[1] == "is-enabled":
-            return 0, f"{self.enablement}\n", ""
-        self.commands.append(list(argv[1:]))
+        self.asked.append(" ".join(argv))
+        if argv[:2] == ["systemctl", "show"]:
+            unit = argv[-1]
+            return (
+                0,
+                f"LoadState=loaded\nActiveState={self.active.get(unit.split('.')[0].replace('-', '_'), 'inactive')}\n",
+                "",
+            )
+        if argv[:2] == ["systemctl", "start"]:
+            return 1, "", "Job for vllm-main.service failed.\n"
         return 0, "", ""
 
 
-def node(enablement: str, units: Path) -> tuple[Node, Systemctl]:
-    systemctl = Systemctl(enablement)
-    return Node("", systemctl, str(units)), systemctl
+def test_a_start_forgets_earlier_failures_and_says_what_systemd_says() -> None:
+    systemctl = Systemctl()
+    assert Node("", systemctl).start("vllm-main.service") == "Job for vllm-main.service failed."
+    assert systemctl.asked == [
+        "systemctl reset-failed -- vllm-main.service",
+        "systemctl start -- vllm-main.service",
+    ]
 
 
-def test_a_service_of_our_own_is_enabled_by_systemctl(tmp_path: Path) -> None:
-    asked, systemctl = node("disabled", tmp_path)
-    assert not asked.enabled(UNIT)
-    asked.enable(UNIT)
-    asked.disable(UNIT)
-    assert systemctl.commands == [["enable", "--force", "--", UNIT], ["disable", "--", UNIT]]
-    assert node("enabled", tmp_path)[0].enabled(UNIT)
+@pytest.mark.parametrize(
+    ("active", "runs"),
+    [("active", True), ("activating", True), ("deactivating", True), ("inactive", False), ("failed", False)],
+)
+def test_a_unit_that_comes_back_by_itself_runs(active: str, runs: bool) -> None:
+    assert Node("", Systemctl(vllm_main=active)).runs("vllm-main.service") is runs
 
 
-def test_a_generated_unit_is_enabled_by_a_link(tmp_path: Path) -> None:
-    asked, systemctl = node("generated", tmp_path)
-    link = tmp_path / "multi-user.target.wants" / UNIT
-    assert not asked.enabled(UNIT)
-    for _again in range(2):
-        asked.enable(UNIT)
-        assert link.readlink() == Path("/run/systemd/generator", UNIT)
-        assert asked.enabled(UNIT)
-    assert [path.name for path in link.parent.iterdir()] == [UNIT]
-    for _again in range(2):
-        asked.disable(UNIT)
-        assert not asked.enabled(UNIT)
-    assert systemctl.commands == []
+@pytest.mark.parametrize(("free", "expected"), [(10 << 20, ["disk-full"]), (1 << 30, ["disk-low"]), (6 << 30, [])])
+def test_the_disk(free: int, expected: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda _path: SimpleNamespace(free=free))
+    assert [f.id for f in Node("").disk_findings("/var/lib/vllm")] == expected
 
 
-@pytest.mark.parametrize("enablement", ["disabled", "generated", "not-found"])
-def test_no_link_of_another_engine_is_left_behind(enablement: str, tmp_path: Path) -> None:
-    link = tmp_path / "multi-user.target.wants" / UNIT
-    link.parent.mkdir()
-    link.symlink_to(f"/etc/systemd/system/{UNIT}")
-    node(enablement, tmp_path)[0].disable(UNIT)
-    assert not link.is_symlink()
+def release(port: int | None) -> Release:
+    return Release("/r", {"host": "127.0.0.1", "port": port, "unit": "vllm-main.service", "instance": "main"})
+
+
+def test_a_port_that_another_process_holds_is_an_error_and_one_that_goes_is_none() -> None:
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))  # bound and not listening, as a vLLM that loads
+        port = held.getsockname()[1]
+        node = Node("", Systemctl(vllm_old="active"))
+        assert [f.id for f in node.port_findings(release(port), {"vllm-main.service"})] == ["port-reserved"]
+        assert node.port_findings(release(port), {"vllm-old.service"}) == []
+    assert node.port_findings(release(None), set()) == []
+
+
+def test_a_node_without_gpus_asks_nobody_about_them() -> None:
+    node = Node("")
+    assert node.gpu_findings([release(1)], ()) == []
+    assert node.gpu_holders([release(1)], (), room=True) == []
+
+
+def test_a_missing_program_is_status_127() -> None:
+    assert run(["modelops-no-such-program"]) == (127, "", "modelops-no-such-program: not found")

@@ -301,7 +301,7 @@ def test_a_release_that_never_proved_itself(current: str | None, good: str | Non
         ("going-back", False, "switch-unfinished"),
         ("proving", True, "switch-running"),
         ("done", False, ""),
-        ("failed", False, ""),
+        ("failed", False, "switch-unfinished"),
         ("gone-back", True, ""),
     ],
 )

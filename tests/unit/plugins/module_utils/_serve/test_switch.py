@@ -95,6 +95,9 @@ class FakeNode:
         if name == "SIGKILL" and unit not in self.stuck:
             self.states[unit] = DEAD
 
+    def disk_findings(self, state_dir: str) -> list[Finding]:
+        return []
+
     def port_findings(self, release: Release, ours: t.Collection[str]) -> list[Finding]:
         return list(self.findings)
 
@@ -236,6 +239,55 @@ def test_after_nothing_came_back_the_next_run_still_can(world: World) -> None:
     world.node.broken = {b.id}
     world.fails(b)
     assert world.serving() == {"vllm-main.service": a.id}
+
+
+def cut(world: World, moment: int, *targets: Release) -> None:
+    world.node.die_at = len(world.node.log) + moment
+    with pytest.raises(Killed):
+        world.switch(*targets)
+    world.node.die_at = -1
+
+
+def test_what_had_made_room_when_nothing_came_back_is_still_known(world: World) -> None:
+    kimi = world.release("kimi", devices=["0"])
+    world.switch(kimi)
+    minimax = world.release("minimax", devices=["0"])
+    world.node.broken = {kimi.id, minimax.id}
+    world.fails(minimax)
+    assert world.serving() == {}
+    world.node.broken = {minimax.id}
+    world.fails(minimax)
+    assert world.serving() == {kimi.unit: kimi.id}
+
+
+@pytest.mark.parametrize("broken", [False, True])
+def test_a_cut_off_switch_of_other_gpus_is_settled_first(world: World, broken: bool) -> None:
+    kimi = world.release("kimi", devices=["0"])
+    world.switch(kimi)
+    minimax = world.release("minimax", devices=["0"])
+    cut(world, 4, minimax)  # kimi is stopped, minimax is started and never proven
+    world.node.broken = {minimax.id} if broken else set()
+    other = world.release("other", devices=["7"])
+    world.switch(other)
+    left = kimi if broken else minimax
+    assert world.serving() == {left.unit: left.id, other.unit: other.id}
+    assert world.node.boot == {left.unit, other.unit}
+
+
+def test_a_cut_off_switch_that_cannot_be_settled_stops_another_one(world: World) -> None:
+    kimi = world.release("kimi", devices=["0"])
+    world.switch(kimi)
+    minimax = world.release("minimax", devices=["0"])
+    cut(world, 4, minimax)
+    world.node.broken = {kimi.id, minimax.id}
+    other = world.release("other", devices=["7"])
+    with pytest.raises(ModelopsError, match=r"An earlier switch to vllm-minimax\.service was cut off"):
+        world.switch(other)
+    assert world.node.state(other.unit) == DEAD
+    # And it is still known.
+    world.node.broken = {minimax.id}
+    world.switch(other)
+    assert world.serving() == {kimi.unit: kimi.id, other.unit: other.id}
 
 
 def test_an_error_before_the_stop_touches_nothing(world: World) -> None:
