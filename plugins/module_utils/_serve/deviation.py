@@ -80,11 +80,11 @@ def compare(plan: t.Mapping[str, t.Any], engine: t.Mapping[str, t.Any]) -> list[
     """A finding for each figure of ``engine`` (``enginelog.figures``) that is far from the one of ``plan``.
 
     The plan has the figures of layout_info for one engine and data parallel rank, and for its fullest GPU. What one of
-    the two does not have is not compared.
+    the two does not have is not compared. Numbers may be texts, which the templates of ansible-core 2.17 make of them.
     """
     findings: dict[str, Finding] = {}
     for rule in TOLERANCES:
-        planned, real = plan.get(rule.figure), engine.get(rule.figure)
+        planned, real = _number(plan.get(rule.figure)), _number(engine.get(rule.figure))
         if not planned or real is None or rule.implied_by in findings:
             continue
         if not planned * (1 - rule.below) <= real <= planned * (1 + rule.above):
@@ -97,3 +97,11 @@ def compare(plan: t.Mapping[str, t.Any], engine: t.Mapping[str, t.Any]) -> list[
                 share=round(real / planned, 3),
             )
     return list(findings.values())
+
+
+def _number(value: t.Any) -> int | float | None:
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        return None
+    return int(number) if number.is_integer() else number

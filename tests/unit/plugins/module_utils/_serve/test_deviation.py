@@ -59,5 +59,12 @@ def test_what_was_not_planned_or_not_logged_is_not_compared(plan: dict[str, t.An
     assert ids(PLAN, {"vllm_version": "0.32.0"}) == []
 
 
+def test_numbers_may_be_texts() -> None:
+    texts = {name: str(value) for name, value in PLAN.items()}
+    assert ids(texts, REAL) == []
+    assert compare(texts, {**REAL, "weights_gib": 107.4}) == compare(PLAN, {**REAL, "weights_gib": 107.4})
+    assert ids({"weights_gib": "None", "kv_tokens": "", "max_concurrency": "many"}, REAL) == []
+
+
 def test_every_figure_has_one_tolerance() -> None:
     assert len({rule.figure for rule in TOLERANCES}) == len({rule.id for rule in TOLERANCES}) == len(TOLERANCES)
