@@ -17,10 +17,11 @@ KEY = "molecule-api-key-4711"
 SECRET = 's3cr3t "b" 100% $HOME \\t `x` c'
 PLAIN = 'a "b" 100% $HOME \\t c'
 CONVERGE = Path(__file__).parents[1] / "converge.yml"
+ROLLBACK = Path(__file__).parents[3] / "playbooks" / "rollback.yml"
 
 ASK = """
-import json, urllib.request
-body = json.dumps({"model": "demo", "prompt": "The quick brown fox", "max_tokens": 8, "temperature": 0,
+import json, sys, urllib.request
+body = json.dumps({"model": sys.argv[1], "prompt": "The quick brown fox", "max_tokens": 8, "temperature": 0,
                    "ignore_eos": True}).encode()
 headers = {"Content-Type": "application/json", "Authorization": "Bearer molecule-api-key-4711"}
 req = urllib.request.Request("http://127.0.0.1:8000/v1/completions", body, headers)
@@ -28,9 +29,9 @@ print(json.load(urllib.request.urlopen(req, timeout=60))["usage"]["completion_to
 """
 
 
-def deploy(*arguments: str, **variables: t.Any) -> subprocess.CompletedProcess[str]:
-    """Run the scenario's play again with other variables."""
-    command = ["ansible-playbook", "-i", os.environ["MOLECULE_INVENTORY_FILE"], *arguments, str(CONVERGE)]
+def deploy(*arguments: str, playbook: Path = CONVERGE, **variables: t.Any) -> subprocess.CompletedProcess[str]:
+    """Run the scenario's play, or another one, again with other variables."""
+    command = ["ansible-playbook", "-i", os.environ["MOLECULE_INVENTORY_FILE"], *arguments, str(playbook)]
     command += ["-e", json.dumps(variables)]
     # Molecule asks for colours and for failures on stderr, and the callback wraps long messages: the tests look for
     # words in one plain line.
@@ -44,8 +45,8 @@ def show(host: t.Any, name: str) -> str:
     return host.check_output("systemctl show --value -p %s %s", name, UNIT)
 
 
-def tokens(host: t.Any) -> str:
-    out = host.run("python3 -c %s", ASK)
+def tokens(host: t.Any, model: str = "demo") -> str:
+    out = host.run("python3 -c %s %s", ASK, model)
     assert out.rc == 0, out.stderr + host.run("journalctl -u %s -n 60 --no-pager", UNIT).stdout
     return out.stdout.strip()
 
@@ -133,6 +134,11 @@ def test_a_taken_port_is_refused_and_its_owner_named(host: t.Any) -> None:
         host.run("systemctl stop other-owner.service")
 
 
+def test_a_missing_shard_is_refused_before_anything_is_touched(host: t.Any) -> None:
+    host.check_output("cp -r /srv/models/demo /srv/models/broken && rm /srv/models/broken/model-00003-of-*")
+    refused(host, "not complete", "model-00003-of-", serve_model_dir="/srv/models/broken")
+
+
 def test_an_engine_that_dies_comes_back(host: t.Any) -> None:
     pid = show(host, "MainPID")
     host.check_output("pkill -9 -f '[V]LLM::EngineCore'")
@@ -156,6 +162,18 @@ def test_a_release_that_cannot_start_gives_the_node_back_to_the_last_good_one(ho
     pid = show(host, "MainPID")
     assert deploy().returncode == 0
     assert show(host, "MainPID") == pid
+
+
+def test_a_switch_and_the_way_back(host: t.Any) -> None:
+    run = deploy(serve_served_name="other", serve_max_model_len="512")
+    assert run.returncode == 0, run.stdout[-3000:]
+    assert "s without service" in run.stdout
+    assert tokens(host, "other") == "8"
+    run = deploy(playbook=ROLLBACK, vllm_hosts="all")
+    assert run.returncode == 0, run.stdout[-3000:]
+    assert tokens(host) == "8"
+    # What was gone back to is what the playbook wants: nothing to do.
+    assert "changed=0" in deploy().stdout
 
 
 def test_a_first_release_that_cannot_start_is_stopped(host: t.Any) -> None:
