@@ -226,6 +226,7 @@ def _result(work: Switch, targets: t.Sequence[Release], seconds: float) -> dict[
         outcome = report.outcomes.get(release.unit)
         engine = outcome.engine if outcome else {}
         if outcome and outcome.ready:
+            findings += outcome.findings
             findings += deviation.compare(release.record.get("plan") or {}, engine)
         rows.append({**release.summary(), "engine": engine, "seconds": outcome.seconds if outcome else None})
     return {
