@@ -54,6 +54,9 @@ lint: setup sanity importer
 sanity importer: setup
 	@$(ENV) && scripts/checks.sh $@
 
+docs: setup
+	@$(ENV) && scripts/docs.sh
+
 bench: setup
 	@$(ENV) && for bench in tests/bench/bench_*.py; do PYTHONPATH=.ansible/collections:tests/support python "$$bench" || exit 1; done
 
