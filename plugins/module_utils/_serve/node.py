@@ -100,19 +100,24 @@ class Node:
             # By force: a link to the generated unit of the same name may be there.
             self._command(["systemctl", "enable", "--force", "--", unit])
             return
-        link = self._boot_link(unit)
+        link, generated = self._boot_link(unit), f"/run/systemd/generator/{unit}"
+        if os.path.islink(link) and os.readlink(link) == generated:
+            return
         os.makedirs(os.path.dirname(link), mode=0o755, exist_ok=True)
         fresh = f"{link}.new"
         with contextlib.suppress(FileNotFoundError):
             os.unlink(fresh)
-        os.symlink(f"/run/systemd/generator/{unit}", fresh)
+        os.symlink(generated, fresh)
         os.replace(fresh, link)
+        self.reload()
 
     def disable(self, unit: str) -> None:
         if self._enablement(unit) != "generated":
             self._command(["systemctl", "disable", "--", unit])
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(self._boot_link(unit))
+        link = self._boot_link(unit)
+        if os.path.islink(link):
+            os.unlink(link)
+            self.reload()
 
     def _enablement(self, unit: str) -> str:
         return self._command(["systemctl", "is-enabled", "--", unit])[1].strip()
