@@ -63,6 +63,11 @@ options:
       - The systemd service of the instance. What it holds is free when it is replaced.
     type: str
     default: ""
+  state_dir:
+    description:
+      - The state directory of the role serve. What the units of all instances below it hold counts as free, since
+        M(modelops.vllm.vllm_switch) stops those that are in the way.
+    type: path
   user:
     description:
       - The user of the service.
@@ -186,6 +191,7 @@ from ansible_collections.modelops.vllm.plugins.module_utils._preflight.checks im
     require_known,
 )
 from ansible_collections.modelops.vllm.plugins.module_utils._preflight.question import Question
+from ansible_collections.modelops.vllm.plugins.module_utils._serve.release import Store
 
 
 def main() -> None:
@@ -199,6 +205,7 @@ def main() -> None:
             "nodes": {"type": "int", "default": 1},
             "address": {"type": "str", "default": ""},
             "unit": {"type": "str", "default": ""},
+            "state_dir": {"type": "path"},
             "user": {"type": "str", "default": ""},
             "home": {"type": "path"},
             "env": {"type": "dict", "default": {}},
@@ -226,6 +233,7 @@ def main() -> None:
             nodes=p["nodes"],
             address=p["address"],
             unit=p["unit"],
+            siblings=frozenset(Store(p["state_dir"]).units()) if p["state_dir"] else frozenset(),
             user=p["user"],
             home=p["home"] or "",
             env=p["env"],

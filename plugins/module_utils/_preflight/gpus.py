@@ -23,7 +23,7 @@ _DRIVERS = {11: (450, 80, 2), 12: (525, 60, 13), 13: (580, 65, 6)}
 # Packages of PyTorch's CUDA by which its major version is known: nvidia_cuda_runtime_cu12-12.8.90.dist-info, and from
 # CUDA 13 on nvidia_cuda_runtime-13.0.48.dist-info.
 _RUNTIME = re.compile(r"nvidia_cuda_runtime(?:_cu\d+)?-(\d+)\.")
-_STOP_IT = "Stop it yourself if it may go: this collection stops its own unit only."
+_STOP_IT = "Stop it yourself if it may go: this collection stops its own units only."
 _FIND_IT = "Look for it on the host of this container, or for a process that could not be ended; else reboot."
 _CUDA_BIN = "/usr/local/cuda/bin"  # also in the PATH that the role serve gives an instance
 # FlashInfer's kernels, compiled beforehand: with them the first start compiles next to nothing.
@@ -31,12 +31,13 @@ _PREBUILT = ("flashinfer_jit_cache-*.dist-info", "flashinfer_cubin-*.dist-info")
 
 
 def vram(question: Question) -> list[Finding] | None:
-    """vLLM ends when less than utilization x total is free; what its own unit holds is free after the switch."""
+    """vLLM ends when less than utilization x total is free; what units of ours hold is free after the switch."""
     gpus = question.used_gpus
     if not gpus:
         return None
     share = question.utilization or _UTILIZATION
-    return [f for gpu in gpus for f in _vram_of(gpu, _holders(question, gpu), question.unit, share)]
+    ours = question.siblings | {question.unit} - {""}
+    return [f for gpu in gpus for f in _vram_of(gpu, _holders(question, gpu), ours, share)]
 
 
 def _holders(question: Question, gpu: t.Mapping[str, t.Any]) -> list[dict[str, t.Any]]:
@@ -45,12 +46,12 @@ def _holders(question: Question, gpu: t.Mapping[str, t.Any]) -> list[dict[str, t
 
 
 def _vram_of(
-    gpu: t.Mapping[str, t.Any], holders: t.Sequence[t.Mapping[str, t.Any]], unit: str, share: float
+    gpu: t.Mapping[str, t.Any], holders: t.Sequence[t.Mapping[str, t.Any]], ours: t.Collection[str], share: float
 ) -> list[Finding]:
     total, free = gpu["memory_mib"], gpu["memory_free_mib"]
     if total is None or free is None:
         return []
-    own = [p for p in holders if unit and p["unit"] == unit]
+    own = [p for p in holders if p["unit"] in ours]
     foreign = [p for p in holders if p not in own]
     if any(p["used_memory_mib"] is None for p in own):
         return []  # the driver does not say what the switch will free

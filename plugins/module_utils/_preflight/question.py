@@ -14,6 +14,9 @@ from dataclasses import dataclass, field
 class Question:
     """The node as the other modules saw it, and the instance that will run on it.
 
+    ``siblings`` are the units of the other instances of this collection, which the switch stops where they are in the
+    way.
+
     ``gpu_info`` is the result of gpu_info (empty without GPUs), ``layout`` the entry of layout_info that will be
     served (empty when none was judged), ``env`` and ``args`` are those of the instance, ``utilization`` is
     gpu_memory_utilization (0: vLLM's default), ``weights_bytes`` the size of the snapshot (0: unknown).
@@ -25,6 +28,7 @@ class Question:
     nodes: int = 1
     address: str = ""
     unit: str = ""
+    siblings: frozenset[str] = frozenset()
     user: str = ""
     home: str = ""
     env: t.Mapping[str, str] = field(default_factory=dict)

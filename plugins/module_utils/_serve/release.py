@@ -153,15 +153,23 @@ class Store:
 
     def instances(self) -> list[str]:
         """All instances that have a release here, sorted."""
-        try:
-            names = sorted(os.listdir(os.path.join(self.state_dir, "instances")))
-        except OSError:
-            return []
-        return [name for name in names if _INSTANCE.fullmatch(name) and self.releases(name)]
+        return [name for name in self._names() if self.releases(name)]
 
     def units(self) -> set[str]:
-        """The units of all current releases."""
-        return {r.unit for name in self.instances() if (r := self.linked(name, "current")) is not None}
+        """The units of all current releases, and of the instances of modelops.vllm 1.0.0."""
+        old = {f"vllm-{name}.service" for name in self._names() if self._is_old(name)}
+        return old | {r.unit for name in self.instances() if (r := self.linked(name, "current")) is not None}
+
+    def _names(self) -> list[str]:
+        try:
+            names = os.listdir(os.path.join(self.state_dir, "instances"))
+        except OSError:
+            return []
+        return sorted(name for name in names if _INSTANCE.fullmatch(name))
+
+    def _is_old(self, instance: str) -> bool:
+        folder = os.path.join(self._instance_dir(instance), "last_good")
+        return os.path.isdir(folder) and not os.path.islink(folder)
 
     def releases(self, instance: str) -> list[Release]:
         """All readable releases of an instance, the oldest first."""
@@ -227,7 +235,7 @@ class Store:
         if found is not None:
             return found, False
         instance = str(facts["instance"])
-        self.adopt_old(instance, created)
+        self.adopt_old(created)
         sum_ = digest(contents, facts)
         id_ = f"{re.sub('[^0-9TZ]', '', created)}-{sum_[:_DIGITS]}"
         record = {**facts, "schema": SCHEMA, "id": id_, "created": created, "digest": sum_}
@@ -283,11 +291,13 @@ class Store:
             shutil.rmtree(release.path, ignore_errors=True)
         return [r.id for r in gone]
 
-    def adopt_old(self, instance: str, created: str) -> None:
-        """Make a release of what modelops.vllm 1.0.0 left as the last good one, so that a failure can go back to it."""
+    def adopt_old(self, created: str) -> None:
+        """Make releases of what modelops.vllm 1.0.0 left as last good ones, so that a failure can go back to them."""
+        for instance in filter(self._is_old, self._names()):
+            self._adopt(instance, created)
+
+    def _adopt(self, instance: str, created: str) -> None:
         folder = os.path.join(self._instance_dir(instance), "last_good")
-        if os.path.islink(folder) or not os.path.isdir(folder):
-            return
         try:
             contents = {name: _read(os.path.join(folder, name)) for name in _OLD_FILES}
             question = json.loads(_read(os.path.join(folder, "question.json")))

@@ -169,8 +169,7 @@ def switch(module: AnsibleModule) -> None:
 
 def _targets(p: t.Mapping[str, t.Any], store: Store, node: Node) -> list[Release]:
     """The releases that ``instances`` and ``state`` mean. Raises ModelopsError for one that is not there."""
-    for instance in {i["instance"] for i in p["instances"]}:
-        store.adopt_old(instance, node.date())
+    store.adopt_old(node.date())
     if p["state"] == "stopped":
         names = [name for i in p["instances"] for name in _service(store, i["instance"])]
         return [r for name in names if (r := store.linked(name, "current")) is not None]

@@ -59,6 +59,12 @@ def test_the_unit_that_will_be_replaced(used, found):
     assert ids(gpus.vram(ask([gpu(0, free=7249)], [process(0, used, unit=UNIT)]))) == found
 
 
+def test_another_instance_of_the_collection_makes_room():
+    held = [process(0, 90000, unit="vllm-kimi.service")]
+    assert ids(gpus.vram(ask([gpu(0, free=7249)], held, siblings=frozenset({"vllm-kimi.service"})))) == []
+    assert ids(gpus.vram(ask([gpu(0, free=7249)], held))) == ["vram-held"]
+
+
 def test_memory_that_nobody_seems_to_hold():
     (finding,) = gpus.vram(ask([gpu(0, free=7249)]))
     assert "no process that can be seen from here" in finding.message

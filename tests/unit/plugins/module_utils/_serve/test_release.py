@@ -188,7 +188,9 @@ def test_what_version_1_0_0_left_becomes_the_last_good_release(store: Store, tmp
     (old / "secrets.env").write_text(render.env_file({"VLLM_API_KEY": "key-of-old"}), encoding="utf-8")
     question = {"url": "http://127.0.0.1:8000", "model": "m", "api_key": "key-of-old", "smoke": True}
     (old / "question.json").write_text(json.dumps(question), encoding="utf-8")
-    store.adopt_old("main", "2026-11-30T10:00:00Z")
+    assert store.units() == {"vllm-main.service"}
+    store.adopt_old("2026-11-30T10:00:00Z")
+    assert store.units() == {"vllm-main.service"}
     good = store.linked("main", "last_good")
     assert good is not None
     assert good == store.linked("main", "current")
