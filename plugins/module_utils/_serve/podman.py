@@ -222,7 +222,7 @@ class Podman:
                 return [
                     error(
                         "quadlet-refused",
-                        f"podman {self.version()} makes no service of {name}.container: {_last_line(err)}",
+                        f"podman {self.version()} makes no service of {name}.container: {_reason(err, folder)}",
                         "Correct serve_unit_overrides or serve_container_volumes.",
                     )
                 ]
@@ -234,7 +234,9 @@ class Podman:
             return []
         report = error if rc else warning
         return [
-            report("unit-refused", f"systemd says to {name}.service: {_last_line(err)}", "See serve_unit_overrides.")
+            report(
+                "unit-refused", f"systemd says to {name}.service: {_reason(err, folder)}", "See serve_unit_overrides."
+            )
         ]
 
 
@@ -313,6 +315,8 @@ def _generated(out: str, name: str) -> str:
     return re.split(r"^---\S+---$", rest, maxsplit=1, flags=re.MULTILINE)[0] if mark else ""
 
 
-def _last_line(text: str) -> str:
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[-1][-500:] if lines else "no message"
+def _reason(text: str, folder: str) -> str:
+    """The line that says what is wrong with the files in ``folder``: Quadlet warns before it and sums up behind."""
+    lines = [line.strip().replace(f"{folder}/", "") for line in text.splitlines() if line.strip()]
+    said = [line for line in lines if "converting" in line] or lines
+    return said[-1][-500:] if said else "no message"

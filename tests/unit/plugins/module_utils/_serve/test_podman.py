@@ -188,7 +188,12 @@ def test_a_file_that_quadlet_and_systemd_take_is_no_finding(generator: str) -> N
 
 
 def test_a_file_that_quadlet_refuses_is_an_error_with_its_words(generator: str) -> None:
-    words = "quadlet-generator[1]: converting \"vllm-x.container\": unsupported key 'Foo' in group 'Container'\n"
+    # podman 5.4, and the last line of other versions
+    words = (
+        "quadlet-generator[1]: Loading source unit file /tmp/x/vllm-x.container\n"
+        "quadlet-generator[1]: converting \"vllm-x.container\": unsupported key 'Foo' in group 'Container'\n"
+        "quadlet-generator[1]: processing encountered some errors\n"
+    )
     host = Host({**version("5.4.2"), "env QUADLET_UNIT_DIRS=": (1, "", words)})
     (finding,) = Podman(host, [generator]).judge_file("vllm-x", "[Container]\nFoo=1\n")
     assert (finding.id, finding.severity) == ("quadlet-refused", "error")
