@@ -91,7 +91,8 @@ def evaluate(
         findings += [
             *withheld,
             *client_guards.late_client(metrics, change),
-            *guards.queueing(change, metrics["ttft_ms"]["mean"]),
+            # Where the client's own is withheld, the server's says as much about the queue.
+            *guards.queueing(change, metrics["ttft_ms"]["mean"] or (change.ttft_ms_mean if change else None)),
             *guards.coalescing(metrics["tokens_per_event"]),
             *guards.hidden_tokens(metrics, change),
             *client_guards.client_queue(metrics),

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import typing as t
 
@@ -36,6 +37,19 @@ def test_a_real_run_confirmed_by_the_server_is_valid(load_fixture: LoadFixture) 
     assert verdict.server is not None
     assert verdict.metrics["output_tokens"] == 512
     assert verdict.server["generation_tokens"] == 512
+
+
+@pytest.mark.case("ttft-includes-queue")
+def test_a_queue_is_told_although_the_clients_own_times_are_withheld(load_fixture: LoadFixture) -> None:
+    data = {**result(load_fixture), "itls": [[0.0] * 31] * 16}
+    after = dataclasses.replace(
+        AFTER, queue_seconds=1.6, queue_count=16.0, ttft_seconds=3.2, ttft_count=16.0, tpot_seconds=1.0, tpot_count=16.0
+    )
+    before = dataclasses.replace(
+        BEFORE, queue_seconds=0.0, queue_count=0.0, ttft_seconds=0.0, ttft_count=0.0, tpot_seconds=0.0, tpot_count=0.0
+    )
+    verdict = evaluate(data, POINT, before=before, after=after)
+    assert {"token-times-withheld", "ttft-includes-queue"} <= ids(verdict)
 
 
 def test_without_counters_a_run_is_valid_and_says_so(load_fixture: LoadFixture) -> None:
