@@ -75,7 +75,9 @@ def _fault(result: t.Any) -> tuple[str, str] | None:
     """(word for the row, message) of a node that gave no result."""
     if not isinstance(result, t.Mapping) or not result:
         return "not-asked", ""
-    message = " ".join(str(result.get("msg") or "").split())
+    # What a module could not say itself, such as that there is no sudo.
+    said = (str(result.get(key) or "") for key in ("msg", "module_stderr"))
+    message = " ".join(" ".join(said).split())
     message = message if len(message) <= _LONGEST else message[:_LONGEST] + " ..."
     if result.get("unreachable"):
         return "unreachable", message

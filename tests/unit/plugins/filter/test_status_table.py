@@ -65,10 +65,11 @@ def test_columns_are_aligned() -> None:
     [
         ({"unreachable": True, "msg": "ssh: no route\nto host"}, "unreachable", "  gpu02: ssh: no route to host"),
         ({"failed": True, "msg": "Run as root."}, "not-readable", "  gpu02: Run as root."),
+        ({"msg": "No JSON.", "module_stderr": "sudo: not found"}, "not-readable", "  gpu02: No JSON. sudo: not found"),
         ({}, "not-asked", None),
         (result(), "no-instance", None),
     ],
-    ids=["unreachable", "failed", "not asked", "nothing there"],
+    ids=["unreachable", "failed", "no module", "not asked", "nothing there"],
 )
 def test_a_node_without_instances_is_a_row_too(outcome: dict[str, t.Any], words: str, note: str | None) -> None:
     lines = status_table({"gpu01": result(MAIN), "gpu02": outcome}).splitlines()
