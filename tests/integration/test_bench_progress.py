@@ -58,15 +58,19 @@ def test_a_benchmark_tells_how_far_it_is_and_leaves_no_key(tmp_path: Path) -> No
     assert run.returncode == 0, run.stdout[-3000:] + run.stderr[-3000:]
     assert '"engine": "builtin"' in run.stdout
     assert '"valid": true' in run.stdout
-    head = r"^localhost: benchmark of mock: measurement "
-    assert re.search(
-        head + r"[12] of 2: c4-i16-o24-n24, repeat [12] of 2: \d+ of 24 requests answered", run.stderr, re.M
+    (points,) = (tmp_path / "results").glob("*/points.jsonl")
+    assert f'"results_file": "{points}"' in run.stdout
+    assert len(points.read_text().splitlines()) == 2
+    told = [line for line in run.stderr.splitlines() if line.startswith("localhost: benchmark of mock: measurement ")]
+    answered = re.compile(
+        r"measurement ([12]) of 2: c4-i16-o24-n24, repeat \1 of 2: \d+ of 24 requests answered, \d+ s"
     )
-    assert re.search(head + r"2 of 2: .*; before: c4-i16-o24-n24, \d+\.\d output tokens/s$", run.stderr, re.M)
+    before = re.compile(r"measurement 2 of 2: .*; before: c4-i16-o24-n24, \d+\.\d output tokens/s")
+    assert [line for line in told if answered.search(line)], run.stderr
+    assert [line for line in told if before.search(line)], run.stderr
     # Ansible itself shows the arguments of an ad-hoc command at this verbosity; no result and no file has them.
     shown = re.sub(r"-a \{.*|<localhost>.*", "", run.stdout)
     assert KEY not in shown.partition("SUCCESS")[2]
     assert KEY not in run.stderr
-    files = [path for path in tmp_path.rglob("*") if path.is_file()]
-    assert files
+    files = [path for path in (tmp_path / "results").rglob("*") if path.is_file()]
     assert not [path for path in files if KEY.encode() in path.read_bytes()]
