@@ -107,6 +107,8 @@ class GroupSwitch(Switch):
         """The part in what all nodes prove now; None while this node is on its own."""
         self._resting: set[str] = set()
         """Instances whose watches were stopped."""
+        self._answered: dict[str, Answer] = {}
+        """By release: it has answered, and is not asked again while the other nodes are waited for."""
 
     def run(self, targets: t.Sequence[Release], *, together: bool = False) -> None:
         """``together``: another node of the group has to switch, so this one does, whatever runs here."""
@@ -193,12 +195,13 @@ class GroupSwitch(Switch):
 
     def _ask(self, release: Release, ask: t.Callable[[float], Answer], left: float) -> Answer:
         """What this node can say, and what the others do: a worker serves no HTTP, and the head tells the rest."""
-        own = Answer("ready") if release.headless else ask(left)
+        own = Answer("ready") if release.headless else self._answered.get(release.id) or ask(left)
         if self._node.state(release.unit).active != "active":
             return own if own.stage != "ready" else Answer("connect")
         if self._proof is None or self._part is None:
             return own
         if own.stage == "ready" and not release.headless:
+            self._answered[release.id] = own
             self._proof.answered()
         verdict = self._proof.verdict()
         if isinstance(verdict, Cause):
@@ -213,6 +216,7 @@ class GroupSwitch(Switch):
         self._settle(releases)
 
     def _go_back(self, entry: Entry, changing: t.Sequence[Release], before: t.Sequence[Release]) -> str:
+        self._answered.clear()
         if self._proof is not None and self._part is not None:
             old = next((part for r in before if (part := part_of(r)) is not None), None)
             if old is not None and old.group == self._part.group:
@@ -266,7 +270,9 @@ class GroupSwitch(Switch):
             self._node.enable(watch_of(release.instance))
             if self._part is not None:
                 invocation = self._node.state(release.unit).invocation
-                watch.settle(_memory(self._store.state_dir, release.instance), part.digest, invocation)
+                # All nodes serve: a disk that is full by now is no reason to go back.
+                with contextlib.suppress(OSError):
+                    watch.settle(_memory(self._store.state_dir, release.instance), part.digest, invocation)
 
     def _leave(self) -> None:
         """End the part of this node in the meeting, and have the watches go on."""

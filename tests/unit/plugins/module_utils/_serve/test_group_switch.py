@@ -47,6 +47,7 @@ class FakeNode:
         self.findings: list[Finding] = []
         self.starts = 0
         self.stopped: list[str] = []
+        self.asked = 0
 
     def now(self) -> float:
         return 0.0
@@ -92,6 +93,9 @@ class FakeNode:
     def port_findings(self, release: Release, ours: t.Collection[str]) -> list[Finding]:
         return self.findings
 
+    def disk_findings(self, state_dir: str) -> list[Finding]:
+        return []
+
     def gpu_findings(self, releases: t.Sequence[Release], ours: t.Collection[str]) -> list[Finding]:
         return []
 
@@ -100,6 +104,10 @@ class FakeNode:
 
     def answers(self, release: Release) -> bool:
         return self.runs(release.unit)
+
+    def ask(self, _left: float) -> Answer:
+        self.asked += 1
+        return Answer("ready")
 
     def prove(
         self,
@@ -114,7 +122,7 @@ class FakeNode:
         for _look in range(2000):
             if release.id in self.broken:
                 return Outcome(False, 1.0, OOM)
-            answer = settle(lambda _left: Answer("ready"), timeout)
+            answer = settle(self.ask, timeout)
             if answer.stage == "ready":
                 return Outcome(True, 1.0)
             if answer.cause is not None:
@@ -226,6 +234,8 @@ def pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pair:
 def test_both_serve_start_at_boot_and_are_watched_from_the_same_epoch(pair: Pair) -> None:
     assert pair.deploy("a") == ["", ""]
     assert pair.serves == ["a", "a"]
+    # The head once, however long it waits for the others; the worker serves no HTTP.
+    assert [host.node.asked for host in pair.hosts] == [1, 0]
     for host in pair.hosts:
         assert host.node.boot == {UNIT, WATCH}
         assert host.watched
