@@ -123,7 +123,7 @@ def broken_node() -> t.Iterator[t.Any]:
 def test_a_failed_instance_and_one_that_is_stopped_by_the_playbook(host: t.Any, broken_node: t.Any) -> None:
     code, output = play(ROOT / "playbooks" / "stop.yml", vllm_hosts="all", serve_instance="second")
     assert code == 0, output
-    assert "second are stopped" in output
+    assert "Stopped: second" in output
     assert "There is nothing to stop." in output  # on the other node
     assert broken_node.run("systemctl is-active vllm-second").stdout.strip() == "inactive"
     assert broken_node.run("systemctl is-enabled vllm-second").stdout.strip() == "disabled"
