@@ -90,6 +90,7 @@ def test_the_flags_of_a_rank_are_not_in_the_file_that_all_share() -> None:
         assert own.isdisjoint(found.args)
 
 
+@pytest.mark.case("D02")
 def test_every_library_is_told_its_address_or_its_interface() -> None:
     assert planned(2, tp=2).ranks[1].env == {
         "VLLM_HOST_IP": "10.0.0.2",
@@ -99,6 +100,7 @@ def test_every_library_is_told_its_address_or_its_interface() -> None:
     }
 
 
+@pytest.mark.case("D06")
 def test_tensor_parallelism_over_the_network_is_warned_about() -> None:
     found = planned(2, tp=16)
     assert [(f.severity, f.id, f.numbers) for f in found.findings] == [
@@ -165,6 +167,7 @@ def test_everything_that_is_wrong_is_said_at_once() -> None:
     ]
 
 
+@pytest.mark.case("D04")
 @pytest.mark.parametrize("name", ["distributed-executor-backend", "data_parallel_backend"])
 def test_ray_is_refused_with_the_reason(name: str) -> None:
     found = plan(nodes(2), layout(tp=16), Ports(), {name: "ray"})
