@@ -182,9 +182,16 @@ def container_file(sections: Sections, container: Container, overrides: Sections
         ],
         "Exec": " ".join(_word(word) for word in container.argv[1:]),
     }
-    merged["Service"] = {key: value for key, value in service.items() if not _is_podmans(key)}
+    service = {key: value for key, value in service.items() if not _is_podmans(key)}
+    service["ExecStartPre"] = [_clean(container.name), *_listed(service.get("ExecStartPre"))]
+    merged["Service"] = service
     merged = {"Unit": merged.pop("Unit", {}), SECTION: _with_overrides(block, added), **merged}
     return render.unit(merged)
+
+
+def _clean(name: str) -> str:
+    """Removes what a killed conmon has left: the first podman to find it fails, which must not be ``run --replace``."""
+    return f"-/usr/bin/podman rm --volumes --force --ignore --time=0 {name}"
 
 
 def _is_podmans(key: str) -> bool:
@@ -276,8 +283,9 @@ def _with_overrides(block: t.Mapping[str, t.Any], overrides: t.Mapping[str, t.An
                 f"serve_unit_overrides must not change {key} of [{SECTION}]: {_KEPT[key]}.", "Leave it out."
             )
         before = merged.get(key)
-        if isinstance(before, list):
-            merged[key] = before + (value if isinstance(value, list) else [value])
-        else:
-            merged[key] = value
+        merged[key] = before + _listed(value) if isinstance(before, list) else value
     return merged
+
+
+def _listed(value: t.Any) -> list[t.Any]:
+    return value if isinstance(value, list) else [] if value is None else [value]

@@ -93,6 +93,7 @@ EnvironmentFile=/etc/vllm/main.env
 Restart=always
 RestartPreventExitStatus=2
 TimeoutStopSec=120
+ExecStartPre=-/usr/bin/podman rm --volumes --force --ignore --time=0 vllm-main
 """
 
 
@@ -102,6 +103,11 @@ def with_(**changes: t.Any) -> str:
 
 def test_the_sections_of_the_service_become_a_container() -> None:
     assert container_file(SECTIONS, CONTAINER) == render.HEADER + TEXT
+
+
+def test_commands_of_the_user_before_the_start_stay() -> None:
+    text = container_file(SECTIONS, CONTAINER, {"Service": {"ExecStartPre": "/usr/bin/true"}})
+    assert "--time=0 vllm-main\nExecStartPre=/usr/bin/true\n" in text
 
 
 def test_without_gpus_there_is_no_device() -> None:
