@@ -14,6 +14,7 @@ setup: .venv/.made $(LINK)
 	@scripts/node_image.sh
 	@scripts/cpu_vllm.sh
 	@scripts/test_models.sh
+	@scripts/promtool.sh
 
 .venv/.made: requirements-dev.txt
 	@scripts/system_packages.sh

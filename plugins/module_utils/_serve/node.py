@@ -129,9 +129,13 @@ class Node:
         """Have systemd read the unit files again."""
         self._command(["systemctl", "daemon-reload"])
 
+    def forget(self, unit: str) -> None:
+        """Forget how the unit ended before: a load that was killed is no failure of the node."""
+        self._command(["systemctl", "reset-failed", "--", unit])
+
     def start(self, unit: str) -> str:
         """Start it, whatever failures lie behind it; an empty string or what systemctl said against it."""
-        self._command(["systemctl", "reset-failed", "--", unit])
+        self.forget(unit)
         rc, _out, err = self._command(["systemctl", "start", "--", unit])
         return "" if rc == 0 else err.strip() or f"systemctl start ended with status {rc}"
 

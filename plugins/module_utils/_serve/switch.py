@@ -260,6 +260,7 @@ class Switch:
         """Keep them from starting at boot."""
         for release in releases:
             self._node.disable(release.unit)
+            self._node.forget(release.unit)
 
     def _wait_for_gpus(self, releases: t.Sequence[Release], ours: t.Collection[str], *, room: bool) -> None:
         end = self._node.now() + self._limits.gpu

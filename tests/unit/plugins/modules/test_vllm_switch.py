@@ -44,6 +44,9 @@ class FakeNode(switching.Node):
     def disable(self, unit: str) -> None:
         self.boot.discard(unit)
 
+    def forget(self, unit: str) -> None:
+        pass
+
     def reload(self) -> None:
         pass
 

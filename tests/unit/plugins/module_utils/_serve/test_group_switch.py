@@ -70,6 +70,9 @@ class FakeNode:
     def enable(self, unit: str) -> None:
         self.boot.add(unit)
 
+    def forget(self, unit: str) -> None:
+        pass
+
     def disable(self, unit: str) -> None:
         self.boot.discard(unit)
 

@@ -76,6 +76,9 @@ class FakeNode:
         self.event(f"disable {unit}")
         self.boot.discard(unit)
 
+    def forget(self, unit: str) -> None:
+        pass
+
     def reload(self) -> None:
         self.event("reload")
 
