@@ -63,7 +63,7 @@ class Staged(t.NamedTuple):
 
 
 def stage(params: t.Mapping[str, t.Any], unit: str) -> Staged:
-    """Out of the parameters of vllm_release. Raises ModelopsError for a group that is none."""
+    """Out of the parameters of vllm_release. Raises ModelopsError for a group that is none, or that nothing watches."""
     raw = params["group"]
     if not raw:
         return Staged({}, [], {})
@@ -74,6 +74,8 @@ def stage(params: t.Mapping[str, t.Any], unit: str) -> Staged:
         raise ModelopsError(
             f"group is no group of nodes: {e!r}.", "Give name, members (host and address each), rank and port."
         ) from e
+    if not params["watch_text"]:
+        raise ModelopsError("A release of a group has no watch_text.", "Give the unit that restarts the group as one.")
     digest = cluster.common_digest(
         params["args_text"] or "", params["vllm_version"] or "", params["commit"] or "", group.members
     )
