@@ -102,6 +102,14 @@ def test_the_key_is_in_no_readable_place(host: t.Any) -> None:
     assert KEY not in environ
 
 
+def test_the_router_can_write_nowhere(host: t.Any) -> None:
+    pid = pids(host)[ROUTER]
+    assert host.file(f"/proc/{pid}").user == "vllm-router"
+    mounts = host.check_output("cat /proc/%s/mounts", pid).splitlines()
+    root = next(line.split() for line in mounts if line.split()[1] == "/")
+    assert "ro" in root[3].split(",")
+
+
 def test_a_second_run_changes_nothing_and_shows_no_secret(host: t.Any) -> None:
     before = pids(host)
     run = deploy("-vvvv", "--diff")
