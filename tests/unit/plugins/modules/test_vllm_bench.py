@@ -407,10 +407,12 @@ class TestMeasuring:
         assert found["numbers"] == {"unmeasured": 1, "max_seconds": 4, "points": []}
 
     def test_a_point_that_the_time_never_reached_is_an_error(self, run_module: RunModule, tmp_path: Path) -> None:
-        with MockOpenAI(first_token_s=0.3) as mock:
-            given = params(tmp_path, mock.url, concurrency=[2, 4], num_prompts=8, max_seconds=1)
+        # Room for a host that is slow to start: the first point takes longer than the run may, the second run's
+        # readiness alone does.
+        with MockOpenAI(first_token_s=1.0) as mock:
+            given = params(tmp_path, mock.url, concurrency=[2, 4], num_prompts=8, max_seconds=4)
             result = run_module("vllm_bench", given)
-            mock.behaviour.first_token_s = 1.2
+            mock.behaviour.first_token_s = 4.2
             nothing = run_module("vllm_bench", given)
         assert nothing["failed"] is True
         assert "did not last for one measurement" in nothing["msg"]
@@ -523,8 +525,11 @@ class TestBuiltin:
         (point,) = result["points"]
         figures = point["metrics"]
         # The role came at once, reasoning after 200 ms, the first content ten tokens later.
-        assert figures["ttft_ms"]["min"] >= 200
-        assert figures["ttfo_ms"]["min"] >= figures["ttft_ms"]["min"] + 100
+        # On a host that is too busy for the client, both are withheld and told instead.
+        withheld = "token-times-withheld" in ids(point["findings"])
+        assert (figures["ttft_ms"]["min"] is None) is (figures["ttfo_ms"]["min"] is None) is withheld
+        assert withheld or figures["ttft_ms"]["min"] >= 200
+        assert withheld or figures["ttfo_ms"]["min"] >= figures["ttft_ms"]["min"] + 100
         assert figures["tokens_per_event"] == 1.0
         assert figures["input_len"]["mean"] == 48
         assert point["identity"]["load"]["api"] == "/v1/chat/completions, streamed"
