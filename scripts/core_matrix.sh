@@ -58,6 +58,7 @@ else
 fi
 export ANSIBLE_COLLECTIONS_PATH=$ROOT/.ansible/collections ANSIBLE_DEPRECATION_WARNINGS=1 ANSIBLE_LOCALHOST_WARNING=0
 export ANSIBLE_INVENTORY_UNPARSED_WARNING=0 ANSIBLE_NOCOLOR=1
+failed=()
 for core in "${wanted[@]}"; do
   [ -n "${PYTHONS[$core]:-}" ] || die "ansible-core $core is not one of ${!PYTHONS[*]}"
   if ! python=$(python_for "$core"); then
@@ -72,5 +73,6 @@ for core in "${wanted[@]}"; do
   done
   quietly "$venv/bin/ansible-playbook" playbooks/plan.yml -e model_profile=minimax_m2_5 -e hardware_profile=rtx_pro_6000_x8 \
     -e '{"plan_live": "false", "plan_nodes": null, "plan_layouts": ""}'
-  "$venv/bin/python" -m pytest -q -p no:warnings tests/unit/plugins
+  "$venv/bin/python" -m pytest -q -p no:warnings tests/unit/plugins || failed+=("$core")
 done
+[ ${#failed[@]} = 0 ] || die "unit tests failed with ansible-core ${failed[*]}"
