@@ -55,6 +55,10 @@ lint: setup sanity importer
 sanity importer: setup
 	@$(ENV) && scripts/checks.sh $@
 
+# Every supported ansible-core in an environment of its own.
+core-matrix: setup
+	@$(ENV) && scripts/core_matrix.sh
+
 docs: setup
 	@$(ENV) && scripts/docs.sh
 

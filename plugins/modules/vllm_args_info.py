@@ -52,6 +52,13 @@ options:
       - The version to report where O(vllm_bin) does not exist, as in check mode before the installation.
     type: str
     default: ""
+  bad_versions:
+    description:
+      - Versions that are known to fail with the model, each with C(version) and C(why). The installed one is warned of.
+    type: list
+    elements: dict
+    default: []
+    version_added: 1.1.0
   min_version:
     description:
       - The oldest version that serves the model.
@@ -264,6 +271,7 @@ def main() -> None:
             "container": {"type": "dict", "options": CONTAINER},
             "assume_version": {"type": "str", "default": ""},
             "min_version": {"type": "str", "default": ""},
+            "bad_versions": {"type": "list", "elements": "dict", "default": []},
             "managed": {"type": "dict", "options": MANAGED},
             "profile_args": {"type": "dict", "default": {}},
             "user_args": {"type": "dict", "default": {}},

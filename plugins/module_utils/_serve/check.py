@@ -37,6 +37,8 @@ class Question:
     protected: bool
     """True when an API key is set."""
     min_version: str = ""
+    bad_versions: t.Sequence[t.Mapping[str, t.Any]] = ()
+    """Versions that are known to fail with the model: [{"version": "0.22.0", "why": a sentence}]."""
     stamp: str = ""
     """Path of an earlier stamp; empty for none."""
     stop_timeout: int | None = None
@@ -73,6 +75,7 @@ class Gate:
         own = self.cli.model_types() if self.cli else frozenset()
         findings += old_version(self.version, question.min_version) + exposure(question)
         findings += model_files(merged, own) + speculation(merged)
+        findings += bad_version(self.version, question.bad_versions)
         findings += unpinned_code(merged, question.commit) + short_stop(merged, question.stop_timeout)
         if self.cli is None:
             findings.append(
@@ -148,6 +151,21 @@ def old_version(version: str, minimum: str) -> list[Finding]:
             installed=version,
             minimum=minimum,
         )
+    ]
+
+
+def bad_version(version: str, known: t.Sequence[t.Mapping[str, t.Any]]) -> list[Finding]:
+    """The profile's ``bad_vllm``: a warning, since a report of others is no proof for this node."""
+    installed = release(version)
+    return [
+        warning(
+            "vllm-known-bad",
+            f"vLLM {version} is known to fail with this model: {bad.get('why', 'no reason is given')}",
+            "Install another version into another serve_venv.",
+            installed=version,
+        )
+        for bad in known
+        if installed is not None and release(str(bad.get("version", ""))) == installed
     ]
 
 

@@ -59,6 +59,7 @@ def judge_args(module: AnsibleModule) -> dict[str, t.Any]:
         env=p["env"],
         protected=p["protected"],
         min_version=p["min_version"],
+        bad_versions=p["bad_versions"],
         stamp=p["stamp"] or "",
         stop_timeout=p["stop_timeout"],
         commit=p["commit"],

@@ -159,6 +159,16 @@ def test_an_address_that_others_reach_is_a_warning(host: str, key: bool, id_: st
 
 
 @pytest.mark.parametrize(
+    ("version", "expected"),
+    [("0.22.0", ["vllm-known-bad"]), ("0.22.0+cu129", ["vllm-known-bad"]), ("0.22.1", []), ("", [])],
+)
+def test_a_version_that_is_known_to_fail_is_warned_of(version: str, expected: list[str]) -> None:
+    found = check.bad_version(version, [{"version": "0.22.0", "why": "It crashes."}, {"version": "0.9"}])
+    assert [f.id for f in found] == expected
+    assert all(f.severity == "warning" and "It crashes." in f.message for f in found)
+
+
+@pytest.mark.parametrize(
     ("flags", "commit", "expected"),
     [
         ({"trust-remote-code": True}, "f710177d938eff80b684d42c5aa84b382612f21f", []),
