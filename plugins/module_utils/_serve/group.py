@@ -19,9 +19,9 @@ from .._errors import ModelopsError
 from .board import Board, Group, Seen, State
 from .causes import Cause
 
-# prepared: all checks done, the lock held, nothing touched. starting: the unit of this node starts. ready: the head has
-# answered a completion; a worker has seen that and can still go back. done: the head has seen all workers ready; from
-# here nobody goes back. failed: this node gives up, and so must all.
+# prepared: all checks done, the lock held. starting: what served has stopped, and the unit of this node starts.
+# ready: the head has answered a completion; a worker has seen that and can still go back. done: the head has seen all
+# workers ready; from here nobody goes back. failed: this node gives up, and so must all.
 Phase: t.TypeAlias = t.Literal["prepared", "starting", "ready", "done", "failed"]
 
 HEAD: t.Final = 0
@@ -40,7 +40,8 @@ class GroupProof:
 
         proof.open()
         cause = proof.meet(timeout)          # nothing is stopped before this is None
-        proof.publish("starting")
+        proof.wait_for_head(timeout)         # of a worker, before it stops
+        proof.stopped()
         proof.answered()                     # of the head, once it has
         proof.verdict()                      # again and again, while the unit of this node is well
         proof.publish("failed", cause)       # on any failure of this node
@@ -79,6 +80,11 @@ class GroupProof:
         """Show this to the other nodes from now on."""
         self._show(replace(self._state, phase=phase, cause=cause.as_dict() if cause is not None else {}))
 
+    def stopped(self) -> None:
+        """Nothing serves on this node any more: it starts what it shall."""
+        if self._state.phase == "prepared":
+            self.publish("starting")
+
     def answered(self) -> None:
         """The head has answered a completion. To be repeated as often as it does."""
         if self._state.phase == "starting":
@@ -112,6 +118,15 @@ class GroupProof:
                 return None
             if time.monotonic() >= end:
                 return self._absence(absent, peers, timeout)
+            time.sleep(_INTERVAL)
+
+    def wait_for_head(self, timeout: float) -> None:
+        """Until the head, whose last requests need this node, has stopped: ``timeout`` seconds at most."""
+        end = time.monotonic() + timeout
+        while time.monotonic() < end:
+            head = self._board.peers()[HEAD]
+            if not self._is(head.state, "prepared") or head.silent >= self._silence:
+                return
             time.sleep(_INTERVAL)
 
     def verdict(self) -> t.Literal["ready"] | Cause | None:

@@ -31,6 +31,8 @@ from .switch import Limits, Switch, SwitchError
 
 # The nodes come to the switch after the same checks; where a fork waits for another one, this is how long.
 MEET_SECONDS: t.Final = 180.0
+# What a stop may take longer than it should.
+STOP_MARGIN: t.Final = 60.0
 _GROUP_FILE: t.Final = "group.json"
 _WATCH_UNIT: t.Final = "watch.service"
 
@@ -150,7 +152,6 @@ class GroupSwitch(Switch):
         if cause is not None:
             raise ModelopsError(f"Nothing was stopped. {cause.line}", cause.remedy, cause=cause.as_dict())
         self._part = part
-        proof.publish("starting")
 
     def _exchange(self, entry: Entry, changing: t.Sequence[Release], rivals: t.Sequence[Release]) -> None:
         try:
@@ -163,7 +164,14 @@ class GroupSwitch(Switch):
     def _stop(self, releases: t.Sequence[Release], *, kill: bool = False) -> None:
         for release in releases:
             self._rest(release)
+        if self._proof is not None and not kill and any(r.headless for r in releases):
+            self._proof.wait_for_head(self._limits.stop + STOP_MARGIN)
         super()._stop(releases, kill=kill)
+
+    def _wait_for_gpus(self, releases: t.Sequence[Release], ours: t.Collection[str], *, room: bool) -> None:
+        if self._proof is not None:
+            self._proof.stopped()
+        super()._wait_for_gpus(releases, ours, room=room)
 
     def _retire(self, releases: t.Sequence[Release]) -> None:
         for release in releases:

@@ -97,7 +97,7 @@ def met(number: int = 2) -> list[GroupProof]:
     for proof in opened:
         assert proof.meet(10) is None
     for proof in opened:
-        proof.publish("starting")
+        proof.stopped()
     return opened
 
 
@@ -251,3 +251,20 @@ def test_a_taken_port_names_the_variables(monkeypatch: pytest.MonkeyPatch, netwo
     with pytest.raises(ModelopsError, match=r"10\.0\.0\.1:29510.*Address already in use.*serve_group_port"):
         proofs(2)
     assert network.shown == {}
+
+
+@pytest.mark.parametrize(
+    ("end", "seconds"),
+    [
+        pytest.param("starting", 5, id="until-it-has-stopped"),
+        pytest.param("failed", 5, id="until-it-has-failed"),
+        pytest.param("prepared", 30, id="no-longer-than-a-stop-may-take"),
+    ],
+)
+def test_a_worker_stays_for_the_last_requests_of_the_head(network: Network, end: t.Any, seconds: int) -> None:
+    head, worker = proofs(2)
+    for proof in (head, worker):
+        assert proof.meet(10) is None
+    network.on_sleep.append(lambda: head.publish(end) if network.now >= 5 else None)
+    worker.wait_for_head(30)
+    assert network.now == seconds

@@ -39,8 +39,10 @@ MEMBERS = (Member("head", "127.0.0.1"), Member("worker", "127.0.0.2"))
 class FakeNode:
     """A node whose units start at once. ``broken`` are the ids of releases that do not come up."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, name: str, log: list[str]) -> None:
         self.store = store
+        self.name = name
+        self.log = log
         self.states: dict[str, UnitState] = {}
         self.boot: set[str] = set()
         self.broken: set[str] = set()
@@ -88,7 +90,11 @@ class FakeNode:
         self.states[unit] = DEAD
         self.stopped.append(unit)
 
-    ask_to_stop = stop
+    def ask_to_stop(self, unit: str) -> None:
+        self.log.append(f"{self.name} stops")
+        threading.Event().wait(0.2)
+        self.stop(unit)
+        self.log.append(f"{self.name} has stopped")
 
     def signal(self, unit: str, name: str) -> None:
         self.states[unit] = DEAD
@@ -137,12 +143,12 @@ class FakeNode:
 class Host:
     """One node of the pair with its releases, and its switch in a thread."""
 
-    def __init__(self, root: Path, rank: int, port: int) -> None:
+    def __init__(self, root: Path, rank: int, port: int, log: list[str]) -> None:
         self.root = root
         self.group = Group("pair/main", MEMBERS, rank, port)
         (root / "state").mkdir(parents=True)
         self.store = Store(str(root / "state"))
-        self.node = FakeNode(self.store)
+        self.node = FakeNode(self.store, MEMBERS[rank].host, log)
         self.failure: BaseException | None = None
         self.count = 0
 
@@ -194,7 +200,8 @@ class Pair:
         with contextlib.closing(socket.socket()) as sock:
             sock.bind(("127.0.0.1", 0))
             port = sock.getsockname()[1]
-        self.hosts = [Host(root / name, rank, port) for rank, name in enumerate(("head", "worker"))]
+        self.log: list[str] = []
+        self.hosts = [Host(root / m.host, rank, port, self.log) for rank, m in enumerate(MEMBERS)]
         self.head, self.worker = self.hosts
 
     def switch(self, *releases: Release, together: bool = False) -> list[str]:
@@ -245,6 +252,13 @@ def test_both_serve_start_at_boot_and_are_watched_from_the_same_epoch(pair: Pair
         memory = host.memory()
         assert (memory["epoch"], memory["invocation"]) == (0, "start-1")
     assert pair.head.memory()["digest"] == pair.worker.memory()["digest"]
+
+
+@pytest.mark.slow
+def test_the_head_stops_before_its_worker(pair: Pair) -> None:
+    pair.deploy("a")
+    assert pair.deploy("b") == ["", ""]
+    assert pair.log == ["head stops", "head has stopped", "worker stops", "worker has stopped"]
 
 
 @pytest.mark.slow
