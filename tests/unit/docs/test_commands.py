@@ -59,13 +59,28 @@ def test_the_playbook_of_a_command_exists_and_its_tags_do(command: Command) -> N
             assert re.search(rf"tags: \[.*\b{value}\b", path.read_text(encoding="utf-8"))
 
 
+def is_target(target: str) -> bool:
+    if target.startswith("molecule-"):
+        return (ROOT / "molecule" / target.removeprefix("molecule-") / "molecule.yml").exists()
+    return re.search(rf"^(?:[\w-]+ )*{target}(?: [\w-]+)*:", (ROOT / "Makefile").read_text(), re.MULTILINE) is not None
+
+
 @pytest.mark.parametrize("command", [c for c in COMMANDS if c.words[0] == "make"], ids=label)
 def test_a_target_of_make_exists(command: Command) -> None:
-    target = command.words[1]
-    if target.startswith("molecule-"):
-        assert (ROOT / "molecule" / target.removeprefix("molecule-") / "molecule.yml").exists()
-    else:
-        assert re.search(rf"^(?:[\w-]+ )*{target}(?: [\w-]+)*:", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert is_target(command.words[1])
+
+
+@pytest.mark.parametrize("workflow", sorted(ROOT.glob(".github/workflows/*.yml")), ids=lambda path: path.stem)
+def test_a_workflow_calls_targets_of_make_and_needs_no_secret(workflow: Path) -> None:
+    text = workflow.read_text(encoding="utf-8")
+    jobs = yaml.safe_load(text)["jobs"].values()
+    steps = [step for job in jobs for step in job["steps"]]
+    called = {w for step in steps for w in re.findall(r"\bmake ([a-z]+)\b(?!-)", step.get("run", ""))}
+    targets = called | {x for job in jobs for x in job.get("strategy", {}).get("matrix", {}).get("target", [])}
+    assert targets
+    assert [x for x in sorted(targets) if not is_target(x)] == []
+    assert all(re.fullmatch(r"actions/[\w-]+@v\d+", step["uses"]) for step in steps if "uses" in step)
+    assert "secrets." not in text
 
 
 def test_the_plan_in_the_guide_to_the_rtx_pro_6000_is_what_the_planner_says() -> None:
