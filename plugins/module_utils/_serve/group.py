@@ -77,8 +77,9 @@ class GroupProof:
         self._board.close()
 
     def publish(self, phase: Phase, cause: Cause | None = None) -> None:
-        """Show this to the other nodes from now on."""
-        self._show(replace(self._state, phase=phase, cause=cause.as_dict() if cause is not None else {}))
+        """Show this to the other nodes from now on. A cause stays, also while this node goes back because of it."""
+        known = self._state.cause if cause is None else cause.as_dict()
+        self._show(replace(self._state, phase=phase, cause=known))
 
     def stopped(self) -> None:
         """Nothing serves on this node any more: it starts what it shall."""
@@ -92,7 +93,16 @@ class GroupProof:
 
     def again(self, digest: str) -> None:
         """This node goes back: the other nodes must do so too, and are proven together with this digest."""
-        self._show(replace(self._state, attempt=self._state.attempt + 1, digest=digest, phase="starting", cause={}))
+        self._show(replace(self._state, attempt=self._state.attempt + 1, digest=digest, phase="starting"))
+
+    def causes(self) -> list[str]:
+        """What other nodes have found by themselves, a line each."""
+        states = {rank: seen.state for rank, seen in self._board.peers().items() if seen.state is not None}
+        return [
+            self._peer_failed(rank, state).line
+            for rank, state in states.items()
+            if state.cause and state.kind == "switch" and not state.cause.get("id", "").startswith("peer-")
+        ]
 
     def meet(self, timeout: float) -> Cause | None:
         """Wait until all nodes have checked everything and hold their locks; None, or why they do not come together.

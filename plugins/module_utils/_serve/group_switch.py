@@ -119,6 +119,11 @@ class GroupSwitch(Switch):
         self._together = together
         try:
             super().run(targets)
+        except SwitchError as e:
+            # What this node has seen of a failure may be no more than that another one was gone.
+            others = [line for line in (self._proof.causes() if self._proof else []) if line not in e.cause.line]
+            e.cause = replace(e.cause, line=" ".join([e.cause.line, *others]))
+            raise
         finally:
             self._leave()
 
@@ -234,11 +239,11 @@ class GroupSwitch(Switch):
             else:
                 # What this node goes back to is no part of what the others may go back to.
                 self._proof.again(f"rank {self._part.group.rank} alone")
-                self._give_up(Cause("no-group-before", "it has no earlier release of the group.", ""), changing)
+                self._proof.publish("failed")
                 self._part = None
         problem = super()._go_back(entry, changing, before)
-        if problem and self._part is not None:
-            self._give_up(Cause("went-back-failed", problem, "See that node."), changing)
+        if problem and self._proof is not None:
+            self._proof.publish("failed")
         return problem
 
     def _bring_back(self, before: t.Sequence[Release]) -> None:

@@ -152,6 +152,17 @@ def test_going_back_takes_the_others_along_and_is_proven_together() -> None:
 
 
 @pytest.mark.usefixtures("network")
+def test_why_a_node_went_back_can_be_read_to_the_end_and_who_followed_it_is_no_cause() -> None:
+    head, worker = met()
+    worker.publish("failed", OOM)
+    head.publish("failed", t.cast(Cause, head.verdict()))
+    worker.again("old")
+    head.again("old")
+    assert head.causes() == ["rank 1 (gpu-b) failed: CUDA out of memory"]
+    assert worker.causes() == []
+
+
+@pytest.mark.usefixtures("network")
 def test_last_good_releases_that_do_not_belong_together_are_no_group() -> None:
     head, worker = met()
     head.again("old")

@@ -280,6 +280,9 @@ def test_a_node_that_fails_takes_both_back(pair: Pair, rank: int) -> None:
     causes = pair.switch(*releases)
     assert causes[rank] == "gpu-out-of-memory"
     assert causes[1 - rank] in ("peer-failed", "peer-went-back")
+    failure = pair.hosts[1 - rank].failure
+    assert isinstance(failure, SwitchError)
+    assert f"rank {rank} ({MEMBERS[rank].host}) failed: CUDA out of memory near ********" in failure.cause.line
     assert pair.serves == ["a", "a"]
     assert pair.watched == [True, True]
     for host in pair.hosts:
