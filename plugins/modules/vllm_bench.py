@@ -208,6 +208,7 @@ options:
       - UUIDs of the GPUs that the instance occupies, whose energy counters are read before and after the load.
       - Not needed when O(gpus) is the number of all GPUs of the host. Without either no energy is given, since the
         energy of other GPUs would be in it.
+      - When O(gpus) is set, the list must name as many, else no energy is given.
       - The server must be on this host, by a loopback address.
     type: list
     elements: str

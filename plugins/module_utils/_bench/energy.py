@@ -45,12 +45,18 @@ class Reading:
 def choose(gpus: t.Sequence[Gpu], wanted: t.Sequence[str], count: int | None) -> tuple[list[str], str]:
     """The UUIDs whose energy is measured, and why none are: those that are ``wanted``, or all of a host that is full.
 
-    GPUs outside of the layout would be in the sum, so an instance that has some of a host's GPUs must name them.
+    GPUs outside of the layout would be in the sum, so an instance that has some of a host's GPUs must name them; and
+    the energy of some of its GPUs, over the tokens of all of them, would make it look thrifty.
     """
     known = [gpu.uuid for gpu in gpus]
     if wanted:
-        lacking = sorted(set(wanted) - set(known))
-        return ([], f"there is no GPU {', '.join(lacking)} on the client's host") if lacking else (list(wanted), "")
+        named = list(dict.fromkeys(wanted))
+        lacking = sorted(set(named) - set(known))
+        if lacking:
+            return [], f"there is no GPU {', '.join(lacking)} on the client's host"
+        if count is not None and len(named) != count:
+            return [], f"gpu_uuids names {len(named)} different GPUs, but the instance occupies {count} (gpus)"
+        return named, ""
     if count is not None and count == len(known):
         return known, ""
     return [], f"gpu_uuids is not set, and the instance does not fill the host's {len(known)} GPUs"

@@ -74,6 +74,11 @@ GPUS = [Gpu("a", "X", 300.0), Gpu("b", "X", 300.0)]
         ([], 1, [], "does not fill the host's 2 GPUs"),
         ([], None, [], "gpu_uuids is not set"),
         (["z", "a"], 2, [], "no GPU z on the client's host"),
+        # one GPU's energy over the tokens of two, one GPU named twice, and another instance's GPU beside the own one
+        (["b"], 2, [], "names 1 different GPUs, but the instance occupies 2"),
+        (["b", "b"], 2, [], "names 1 different GPUs, but the instance occupies 2"),
+        (["a", "b"], 1, [], "names 2 different GPUs, but the instance occupies 1"),
+        (["b", "b"], None, ["b"], ""),
     ],
 )
 def test_only_the_instances_own_gpus_are_measured(
