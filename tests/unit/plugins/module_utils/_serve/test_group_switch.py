@@ -235,8 +235,8 @@ class Pair:
 @pytest.fixture
 def pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pair:
     monkeypatch.setattr(group_module, "_INTERVAL", 0.02)
-    monkeypatch.setattr(group_module, "LINGER_SECONDS", 2.0)
-    monkeypatch.setattr(module, "MEET_SECONDS", 3.0)
+    monkeypatch.setattr(group_module, "LINGER_SECONDS", 6.0)
+    monkeypatch.setattr(module, "MEET_SECONDS", 6.0)
     return Pair(tmp_path)
 
 
@@ -341,7 +341,7 @@ def test_nodes_with_other_args_do_not_start(pair: Pair) -> None:
 def test_a_node_that_comes_alone_touches_nothing(pair: Pair) -> None:
     pair.deploy("a")
     pair.head.run(pair.head.release("b"))
-    assert "Nothing was stopped. Not all nodes came to the switch within 3 s: rank 1 (worker)" in str(pair.head.failure)
+    assert "Nothing was stopped. Not all nodes came to the switch within 6 s: rank 1 (worker)" in str(pair.head.failure)
     assert pair.serves == ["a", "a"]
     assert pair.watched == [True, True]
 
