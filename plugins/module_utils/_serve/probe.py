@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import typing as t
 from dataclasses import dataclass
+from http.client import HTTPException
 from urllib.error import HTTPError, URLError
 
 from ansible.module_utils.urls import open_url
@@ -75,10 +76,20 @@ def requester(url: str, api_key: str | None) -> Request:
             ) as response:
                 return Reply(response.getcode(), response.read(_BODY_LIMIT).decode("utf-8", "replace"))
         except HTTPError as e:
-            return Reply(e.code, e.read(_BODY_LIMIT).decode("utf-8", "replace") if e.fp else "")
-        except (URLError, OSError, ValueError) as e:  # a TimeoutError is an OSError
+            return Reply(e.code, _body_of(e))
+        # A TimeoutError is an OSError. Something that speaks no HTTP, or dies within its reply, is an HTTPException.
+        except (URLError, OSError, HTTPException, ValueError) as e:
             reason = getattr(e, "reason", e)
             timed_out = isinstance(reason, TimeoutError) or "timed out" in str(reason)
-            return Reply(0, f"no answer within {seconds:.0f} s" if timed_out else str(reason), timed_out)
+            text = str(reason) or type(e).__name__
+            return Reply(0, f"no answer within {seconds:.0f} s" if timed_out else text, timed_out)
 
     return request
+
+
+def _body_of(error: HTTPError) -> str:
+    """What the server says to its refusal; empty when it dies while it says so."""
+    try:
+        return error.read(_BODY_LIMIT).decode("utf-8", "replace") if error.fp else ""
+    except (OSError, HTTPException, ValueError):
+        return ""
