@@ -41,6 +41,8 @@ options:
         last run.
       - Both sides need three valid repeats of each point. Use five where the verdict fails a build, since three repeats
         tell little about noise.
+      - A point of the baseline that the result lacks, or a figure with fewer than three values on one side, is named in
+        RV(reasons). What is worse elsewhere is told all the same, and else the verdict is V(not_comparable).
       - Figures that were published and not measured are compared with nothing. Each of their records says so, with an
         C(origin) that has the C(kind) C(published) and a C(source).
     type: path
@@ -138,7 +140,9 @@ comparison:
       type: str
       returned: success
 reasons:
-  description: Why the results are invalid or not comparable. For a tournament why each candidate stands where it does.
+  description:
+    - Why the results are invalid or not comparable, and what of the baseline is missing.
+    - For a tournament why each candidate stands where it does.
   returned: success
   type: list
   elements: str

@@ -34,19 +34,25 @@ SHAPE_TOLERANCE: t.Final = 0.05
 
 @dataclass(frozen=True)
 class Compared:
-    """A figure that decides: its place in the metrics, its good direction, and the smallest share that counts."""
+    """A figure that decides: its place in the metrics, its good direction, and the smallest change that counts.
+
+    That is a share of the baseline (``min_effect``), and no less than ``min_step`` in the figure's own unit.
+    """
 
     name: str
     path: tuple[str, ...]
     higher_is_better: bool
     min_effect: float
+    min_step: float = 0.0
 
 
-# Effects that matter: 5 % of throughput, 10 % of a latency.
+# Effects that matter: 5 % of throughput, 10 % of a latency. A fast server's first token and each further one are so
+# short that a tenth of them is the client's and the kernel's own jitter between two runs of an idle host: no change of
+# less than 3 ms and 0.1 ms is told.
 COMPARED: t.Final = (
     Compared("output tokens/s", ("output_tokens_per_s",), True, 0.05),
-    Compared("TTFT median (ms)", ("ttft_ms", "median"), False, 0.10),
-    Compared("TPOT median (ms)", ("tpot_ms", "median"), False, 0.10),
+    Compared("TTFT median (ms)", ("ttft_ms", "median"), False, 0.10, min_step=3.0),
+    Compared("TPOT median (ms)", ("tpot_ms", "median"), False, 0.10, min_step=0.1),
 )
 
 # Measured by the server at its start, and a little different each time.
@@ -66,6 +72,8 @@ SUBJECTS: t.Final = (
     _AT_START,
 )
 
+# A subject where it is the version of the server's own client.
+_CLIENT_VERSION: t.Final = "client.vllm_version"
 
 # Parts of the identity that older results, and results from elsewhere, do not have: compared when both sides do.
 OPTIONAL: t.Final = ("host",)
@@ -186,8 +194,10 @@ def _compare(
 ) -> Comparison:
     present = [key for key in OPTIONAL if not (identity.get(key) and other.get(key))]
     differing = _differences(_without(identity, present), _without(other, present))
-    reasons = [text for key, text in differing.items() if not _is_subject(key)]
-    subjects = [text for key, text in differing.items() if _is_subject(key)]
+    # The server's own client goes with it through an upgrade; another one is another way to measure.
+    upgraded = {_CLIENT_VERSION} if _own_client(identity) and _own_client(other) else set()
+    subjects = [text for key, text in differing.items() if _is_subject(key) or key in upgraded]
+    reasons = [text for key, text in differing.items() if not (_is_subject(key) or key in upgraded)]
     reasons += _dummies(identity, other)
     before = {r.point["id"]: r for r in baseline}
     for result in current:
@@ -202,9 +212,37 @@ def _compare(
         for figure in COMPARED
         if (change := compare_figure(figure, result, other_result, shared[figure.name]))
     ]
+    lost = _lost_points(current, baseline) + [text for pair in pairs for text in _lost_figures(*pair)]
+    return Comparison(_overall(changes, lost), changes=changes, reasons=lost, subjects=subjects)
+
+
+def _overall(changes: t.Iterable[Change], lost: t.Collection[str]) -> Verdict:
+    """What is worse is so whatever else is missing; but nobody may call the rest the same."""
     verdicts = {change.verdict for change in changes}
-    overall: Verdict = "worse" if "worse" in verdicts else "better" if "better" in verdicts else "same"
-    return Comparison(overall, changes=changes, subjects=subjects)
+    if "worse" in verdicts:
+        return "worse"
+    if lost:
+        return "not_comparable"
+    return "better" if "better" in verdicts else "same"
+
+
+def _lost_points(current: t.Iterable[PointResult], baseline: t.Iterable[PointResult]) -> list[str]:
+    """Loads that the baseline has and the result has not, as when the time did not last for them."""
+    measured = {result.point["id"] for result in current}
+    return [f"{r.point['id']} is not in the result" for r in baseline if r.valid and r.point["id"] not in measured]
+
+
+def _lost_figures(result: PointResult, baseline: PointResult) -> list[str]:
+    """Figures that the baseline has, but one side not often enough to be compared."""
+    reasons = []
+    for figure in COMPARED:
+        new, old = len(result.values(*figure.path)), len(baseline.values(*figure.path))
+        if old and min(new, old) < MIN_REPEATS:
+            reasons.append(
+                f"{result.point['id']} has {new} values of {figure.name}, in the baseline {old}; a comparison needs "
+                f"{MIN_REPEATS} on both sides"
+            )
+    return reasons
 
 
 def alike(identity: t.Mapping[str, t.Any], other: t.Mapping[str, t.Any]) -> bool:
@@ -229,6 +267,12 @@ def _dummies(identity: t.Mapping[str, t.Any], other: t.Mapping[str, t.Any]) -> l
 
 def _is_subject(key: str) -> bool:
     return any(key == subject or key.startswith(f"{subject}.") for subject in SUBJECTS)
+
+
+def _own_client(identity: t.Mapping[str, t.Any]) -> bool:
+    """True when the client is of the same vLLM as the server; builds differ in what follows the plus sign."""
+    client, server = (identity.get(part, {}).get("vllm_version") for part in ("client", "server"))
+    return bool(client and server) and str(client).partition("+")[0] == str(server).partition("+")[0]
 
 
 def _differences(identity: t.Mapping[str, t.Any], other: t.Mapping[str, t.Any]) -> dict[str, str]:
@@ -265,9 +309,12 @@ def _speculates(result: PointResult) -> bool:
 
 
 def _noise(figure: Compared, result: PointResult, baseline: PointResult) -> float | None:
-    """The standard deviation of both sides together, as a share of the baseline's median."""
+    """The standard deviation of both sides together, as a share of the baseline's median; None with too few values.
+
+    Valid repeats may lack a figure: latencies of tokens are withheld where the client read late.
+    """
     new, old = result.values(*figure.path), baseline.values(*figure.path)
-    if not new or not old or not statistics.median(old):
+    if min(len(new), len(old)) < MIN_REPEATS or not statistics.median(old):
         return None
     return relative_noise(new, old)
 
@@ -299,13 +346,13 @@ def compare_figure(
 
     ``shared_noise`` is the least noise that is taken for true.
     """
-    new, old = result.values(*figure.path), baseline.values(*figure.path)
     own_noise = _noise(figure, result, baseline)
     if own_noise is None:
         return None
+    new, old = result.values(*figure.path), baseline.values(*figure.path)
     middle = statistics.median(old)
     difference = (statistics.median(new) - middle) / middle
-    band = max(figure.min_effect, BAND_SIGMAS * max(own_noise, shared_noise))
+    band = max(figure.min_effect, figure.min_step / abs(middle), BAND_SIGMAS * max(own_noise, shared_noise))
     overlap = max(min(new), min(old)) <= min(max(new), max(old))
     verdict: t.Literal["better", "same", "worse"] = "same"
     if abs(difference) > band and not overlap:

@@ -107,6 +107,75 @@ def test_what_a_comparison_is_about_may_differ_and_is_told(path: str, value: t.A
     assert result.subjects[0].startswith(path)
 
 
+def test_an_upgrade_takes_the_servers_own_client_with_it() -> None:
+    newer = with_identity(repeats(BASE), "server.vllm_version", "0.33.0")
+    result = judge(with_identity(newer, "client.vllm_version", "0.33.0+cu130"), repeats(BASE))
+    assert (result.verdict, result.reasons) == ("same", [])
+    assert [text.partition(" ")[0] for text in result.subjects] == ["client.vllm_version", "server.vllm_version"]
+    # The client of another vLLM than the server's, on either side, is another way to measure.
+    foreign = with_identity(newer, "client.vllm_version", "0.34.0")
+    for sides in ((foreign, repeats(BASE)), (repeats(BASE), foreign)):
+        assert [text.partition(" ")[0] for text in judge(*sides).reasons] == ["client.vllm_version"]
+
+
+def withheld(records: list[dict[str, t.Any]], repeats_without: t.Container[int]) -> list[dict[str, t.Any]]:
+    """The records, with repeats whose times of the first token are not believed."""
+    changed = copy.deepcopy(records)
+    for item in changed:
+        if item["repeat"] in repeats_without:
+            item["metrics"]["ttft_ms"]["median"] = None
+    return changed
+
+
+@pytest.mark.parametrize(("lost_new", "lost_old"), [({1}, set()), ({1, 2, 3}, set()), (set(), {3}), ({1}, {2})])
+def test_a_figure_with_too_few_values_is_neither_worse_nor_the_same(lost_new: set[int], lost_old: set[int]) -> None:
+    # The first token takes twice as long, but not enough repeats say so on both sides.
+    result = judge(withheld(repeats(BASE, ttft_ms=100.0), lost_new), withheld(repeats(BASE), lost_old))
+    assert result.verdict == "not_comparable"
+    assert result.reasons == [
+        f"c8-i512-o128-n80 has {3 - len(lost_new)} values of TTFT median (ms), in the baseline {3 - len(lost_old)}; "
+        "a comparison needs 3 on both sides"
+    ]
+    assert {c.figure: c.verdict for c in result.changes} == {"output tokens/s": "same", "TPOT median (ms)": "same"}
+
+
+def test_a_figure_that_the_baseline_never_had_is_not_missed() -> None:
+    assert judge(repeats(BASE), withheld(repeats(BASE), {1, 2, 3})).verdict == "same"
+
+
+def test_a_loss_is_told_although_a_figure_is_missing() -> None:
+    result = judge(withheld(repeats([890.0, 900.0, 910.0]), {1}), repeats(BASE))
+    assert (result.verdict, len(result.reasons)) == ("worse", 1)
+
+
+def test_a_point_that_vanished_is_noticed() -> None:
+    baseline = [*repeats(BASE), *repeats([7900.0, 8000.0, 8100.0], concurrency=64)]
+    result = judge(repeats(BASE), baseline)
+    assert (result.verdict, result.reasons) == ("not_comparable", ["c64-i512-o128-n640 is not in the result"])
+    assert judge(repeats([890.0, 900.0, 910.0]), baseline).verdict == "worse"
+    # What was never validly measured is not missed.
+    assert judge(repeats(BASE), [*repeats(BASE), failed(concurrency=64)]).verdict == "same"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "verdict"),
+    [(10.0, 12.9, "same"), (10.0, 13.1, "worse"), (16.0, 13.1, "same"), (16.0, 12.9, "better")],
+)
+def test_less_than_three_milliseconds_of_a_first_token_are_no_change(before: float, after: float, verdict: str) -> None:
+    assert judge(repeats(BASE, ttft_ms=after), repeats(BASE, ttft_ms=before)).verdict == verdict
+
+
+@pytest.mark.parametrize(("after", "verdict"), [(0.39, "same"), (0.41, "worse")])
+def test_less_than_a_tenth_of_a_millisecond_of_a_token_is_no_change(after: float, verdict: str) -> None:
+    sides = []
+    for tpot in (after, 0.3):
+        records = repeats([1000.0] * 3)
+        for item in records:
+            item["metrics"]["tpot_ms"]["median"] = tpot
+        sides.append(records)
+    assert judge(*sides).verdict == verdict
+
+
 @pytest.mark.parametrize(
     ("current", "baseline", "words"),
     [
