@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import re
 import typing as t
 
@@ -13,26 +15,48 @@ from .prometheus import Sample
 
 MASK: t.Final = "***"
 
-# Names whose value is a secret; max_num_batched_tokens, tokenizer and the like are none.
-_SECRET_NAME = re.compile(r"(?i)(?:^|[_-])(?:api[_-]?key|access[_-]?key|token|password|passwd|secret|authorization)$")
-# The same inside a command line or an environment list, and Hugging Face tokens wherever they stand.
-_SECRET_ARGUMENT = re.compile(
-    r"(?i)((?:--|\b)[\w-]*(?:api[_-]?key|access[_-]?key|[_-]token|password|passwd|secret|authorization)(?:\s*[=:]\s*|\s+))"
-    r"(?:bearer\s+)?[^\s'\",]+"
+# Names whose value is a secret; max_num_batched_tokens, tokenizer and the like are none. A bare "token" is one as a key
+# or a flag, but not in prose.
+_NAMES: t.Final = (
+    r"(?:api|access|secret|private)[_-]?keys?|passwords?|passwd|passphrase|secrets?|credentials?|authorization"
+)
+_SECRET_NAME = re.compile(rf"(?i)(?:^|[_.-]|(?-i:(?<=[a-z0-9])(?=[A-Z])))(?:{_NAMES}|token)$")
+
+# In a text a secret follows its name, which may be quoted (once more inside of JSON in JSON), behind a colon, an equal
+# sign or a space: a quoted text, a list, a mapping, or a word. What is not closed goes on to the end.
+_VALUE: t.Final = (
+    r"""\\+"(?:(?!\\+").)*\\+"|"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|["'][^\n]*|\[[^\]]*\]?|\{[^}]*\}?"""
+    r"""|[^\s'",]+(?:,[^\s'",]+)*"""
+)
+_SECRET_IN_TEXT = re.compile(
+    rf"""(?i)((?<![\w.-])[\w.-]*(?:{_NAMES}|(?<=["'_.-])token)(?:\\*["'])?(?:\s*[=:]\s*|\s+(?!-)))(?:bearer\s+)?(?:{_VALUE})"""
+)
+# A flag has all words up to the next flag, also in an argv that was printed as a list.
+_WORD: t.Final = r"""["']?(?!-)[^\s'",\]]+["']?"""
+_SECRET_FLAG = re.compile(
+    rf"""(?i)((?<![\w.-])--?(?:[\w.-]*[_.-])?(?:{_NAMES}|token)["']?[ \t,]+){_WORD}(?:[ \t,]+{_WORD})*"""
 )
 _HF_TOKEN = re.compile(r"\bhf_[A-Za-z0-9]{16,}\b")
+_URL_USER = re.compile(r"""(?<=//)[^\s/'"]+(?=@)""")
+
+# A line "key: value" of YAML, and JSON as a whole argument.
+_YAML_LINE = re.compile(r"""^(\s*(?:-\s+)?["']?([A-Za-z_][\w.-]*)["']?\s*:)(?:\s+(.*))?$""")
+_JSON_ARGUMENT = re.compile(r"(\s*(?:--?[\w.-]+=)?)(?=[\[{])")
 
 
 def redact(text: str, secrets: t.Iterable[str | None] = ()) -> str:
-    """``text`` without the given secrets, without Hugging Face tokens and without values of telling options."""
+    """``text`` without the given secrets, Hugging Face tokens, users in URLs, and values of telling options."""
     for secret in secrets:
         if secret:
             text = text.replace(secret, MASK)
-    return _HF_TOKEN.sub(MASK, _SECRET_ARGUMENT.sub(lambda m: m.group(1) + MASK, text))
+    for pattern in (_SECRET_FLAG, _SECRET_IN_TEXT):
+        text = pattern.sub(lambda m: m.group(1) + MASK, text)
+    return _URL_USER.sub(MASK, _HF_TOKEN.sub(MASK, text))
 
 
 def scrub(value: t.Any, secrets: t.Sequence[str | None] = ()) -> t.Any:
-    """A copy of a JSON-like value without secrets: by the names of keys, and inside all strings."""
+    """A copy of a JSON-like value without secrets: by the names of keys, and inside all strings, which may be JSON, and
+    in lists of strings, which may be an argv or the lines of a YAML file."""
     if isinstance(value, t.Mapping):
         return {
             str(k): MASK if _SECRET_NAME.search(str(k)) and v not in (None, "") else scrub(v, secrets)
@@ -40,17 +64,45 @@ def scrub(value: t.Any, secrets: t.Sequence[str | None] = ()) -> t.Any:
         }
     if isinstance(value, (list, tuple)):
         return _scrub_list(value, secrets)
-    return redact(value, secrets) if isinstance(value, str) else value
+    return _scrub_text(value, secrets) if isinstance(value, str) else value
+
+
+def _scrub_text(text: str, secrets: t.Sequence[str | None]) -> str:
+    """JSON by its keys, lines as those of YAML, anything else by :func:`redact`."""
+    before = _JSON_ARGUMENT.match(text)
+    if before:
+        with contextlib.suppress(ValueError):
+            document = json.loads(text[before.end() :])
+            cleaned = scrub(document, secrets)
+            return text if cleaned == document else before.group(1) + json.dumps(cleaned)
+    if "\n" in text:
+        return "\n".join(_scrub_list(text.split("\n"), secrets))
+    return redact(text, secrets)
 
 
 def _scrub_list(values: t.Sequence[t.Any], secrets: t.Sequence[str | None]) -> list[t.Any]:
-    """An argv has the name and the value of a secret in two elements."""
+    """An argv has the name and the values of a secret in several elements, and so have the lines of a YAML list."""
     cleaned: list[t.Any] = []
-    hide = False
+    ends: t.Callable[[str], t.Any] | None = None
     for value in values:
-        cleaned.append(MASK if hide and isinstance(value, str) else scrub(value, secrets))
-        hide = isinstance(value, str) and value.startswith("-") and bool(_SECRET_NAME.search(value))
+        text = value if isinstance(value, str) else ""
+        if ends and value not in (None, "") and not ends(text):
+            cleaned.append(MASK)
+            continue
+        line = _YAML_LINE.match(text)
+        ends = None
+        if line and _SECRET_NAME.search(line.group(2)):
+            ends = _YAML_LINE.match
+            cleaned.append(f"{line.group(1)} {MASK}" if line.group(3) else text)
+            continue
+        if text.startswith("-") and _SECRET_NAME.search(text):
+            ends = _is_flag
+        cleaned.append(scrub(value, secrets))
     return cleaned
+
+
+def _is_flag(argument: str) -> bool:
+    return argument.startswith("-")
 
 
 def build(

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import typing as t
+
 import pytest
 from ansible_collections.modelops.vllm.plugins.module_utils._bench.identity import redact, scrub
 
@@ -35,10 +37,66 @@ def test_secrets_go_by_name_value_and_form() -> None:
 
 
 @pytest.mark.parametrize(
+    ("given", "clean"),
+    [
+        pytest.param(
+            ["serve", "m", "--api-key", "one", "two", "--port", "8000"],
+            ["serve", "m", "--api-key", "***", "***", "--port", "8000"],
+            id="argv-several-values",
+        ),
+        pytest.param(
+            ["model: /m", "api-key:", "- one", "- two", "port: 8000"],
+            ["model: /m", "api-key:", "***", "***", "port: 8000"],
+            id="yaml-list",
+        ),
+        pytest.param(
+            ["api-key: [one, two]", 'hf-token: "one two"', "port: 8000"],
+            ["api-key: ***", "hf-token: ***", "port: 8000"],
+            id="yaml-flow-list-and-quotes",
+        ),
+        pytest.param(
+            ["api-key: >", "folded one", "two", "port: 8000"],
+            ["api-key: ***", "***", "***", "port: 8000"],
+            id="yaml-block",
+        ),
+        pytest.param(
+            "port: 8000\napi-key:\n  - one\n  - two\nmodel: m",
+            "port: 8000\napi-key:\n***\n***\nmodel: m",
+            id="yaml-text",
+        ),
+        pytest.param(
+            ["--kv-transfer-config", '{"port": 1, "extra": {"api_key": "one two", "accessToken": ["three"]}}'],
+            ["--kv-transfer-config", '{"port": 1, "extra": {"api_key": "***", "accessToken": "***"}}'],
+            id="json-argument",
+        ),
+        pytest.param('--hf-overrides={"x.token": "one"}', '--hf-overrides={"x.token": "***"}', id="json-after-equals"),
+        pytest.param('{"rope":  [1,2]}', '{"rope":  [1,2]}', id="json-without-secrets-as-it-was"),
+        pytest.param(["--a.extra.token", "one"], ["--a.extra.token", "***"], id="dotted-flag"),
+        pytest.param({"env": {"API_KEYS": ["a", "b"], "max_tokens": 5}}, {"env": {"API_KEYS": "***", "max_tokens": 5}}),
+        pytest.param(
+            {"env": {"HTTPS_PROXY": "http://me:one@proxy:3128/x"}}, {"env": {"HTTPS_PROXY": "http://***@proxy:3128/x"}}
+        ),
+    ],
+)
+def test_secrets_go_from_arguments_files_and_json(given: t.Any, clean: t.Any) -> None:
+    assert scrub(given) == clean
+    assert scrub(clean) == clean
+
+
+@pytest.mark.parametrize(
     ("text", "clean"),
     [
         ("Authorization: Bearer abc.def", "Authorization: ***"),
         ("HF_TOKEN=abc next", "HF_TOKEN=*** next"),
+        ("vllm serve m --api-key one two --port 8000", "vllm serve m --api-key *** --port 8000"),
+        ("args ['--api-key', 'one', 'two', '--port', '8000']", "args ['--api-key', ***, '--port', '8000']"),
+        ("args: {'api_key': ['one', 'two'], 'port': 8000}", "args: {'api_key': ***, 'port': 8000}"),
+        ('--kv-transfer-config \'{"token": "a b", "n": 1}\'', '--kv-transfer-config \'{"token": ***, "n": 1}\''),
+        ('{\\"api_key\\": \\"a b\\"}', '{\\"api_key\\": ***}'),
+        ("VLLM_API_KEY=a,b next", "VLLM_API_KEY=*** next"),
+        ("api-key: 'never closed", "api-key: ***"),
+        ("redis://:pw@host:6379 and https://user:p@w@host/a@b", "redis://***@host:6379 and https://***@host/a@b"),
+        ("first token: 3 ms, eos_tokens: 2", "first token: 3 ms, eos_tokens: 2"),
         ("--max-num-batched-tokens 8192", "--max-num-batched-tokens 8192"),
         ("32 tokens instead of 20", "32 tokens instead of 20"),
     ],
