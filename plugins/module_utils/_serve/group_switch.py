@@ -18,7 +18,7 @@ import typing as t
 from dataclasses import dataclass, replace
 
 from .._errors import ModelopsError
-from . import cluster, watch
+from . import causes, cluster, watch
 from .board import Group
 from .causes import Cause
 from .group import GroupProof
@@ -96,6 +96,15 @@ def stage(params: t.Mapping[str, t.Any], unit: str) -> Staged:
     return Staged(contents, files, {"group": {**group.as_dict(), "digest": digest}})
 
 
+def _cause_of(failure: Exception, id_: str) -> Cause:
+    """What the other nodes are told of it."""
+    if isinstance(failure, SwitchError):
+        return failure.cause
+    if isinstance(failure, ModelopsError):
+        return Cause(id_, failure.message, failure.remedy or "See that node.")
+    return Cause(id_, f"{type(failure).__name__}: {failure}", "See that node.")
+
+
 def _memory(state_dir: str, instance: str) -> str:
     return os.path.join(state_dir, "instances", instance, "watch.json")
 
@@ -143,11 +152,11 @@ class GroupSwitch(Switch):
         part = next((part for r in changing if (part := part_of(r)) is not None), None)
         try:
             super()._check(changing, rivals)
-        except ModelopsError as e:
+        except Exception as e:  # whatever it is, the other nodes must not wait for this one
             if part is not None:
                 with contextlib.suppress(ModelopsError):
                     self._enter(part, changing)
-                self._give_up(Cause("check-failed", e.message, e.remedy), changing)
+                self._give_up(_cause_of(e, "check-failed"), changing)
             raise
         if part is None:
             return
@@ -161,9 +170,8 @@ class GroupSwitch(Switch):
     def _exchange(self, entry: Entry, changing: t.Sequence[Release], rivals: t.Sequence[Release]) -> None:
         try:
             super()._exchange(entry, changing, rivals)
-        except (SwitchError, ModelopsError, OSError) as e:
-            cause = e.cause if isinstance(e, SwitchError) else Cause("switch-error", str(e), "See that node.")
-            self._give_up(cause, changing)
+        except Exception as e:  # as above
+            self._give_up(_cause_of(e, "switch-error"), changing)
             raise
 
     def _stop(self, releases: t.Sequence[Release], *, kill: bool = False) -> None:
@@ -195,7 +203,7 @@ class GroupSwitch(Switch):
         if part_of(release) is None:
             return super()._prove_one(release, stop)
         try:
-            return self._node.prove(
+            outcome = self._node.prove(
                 release,
                 self._limits.ready,
                 stop.is_set,
@@ -207,6 +215,10 @@ class GroupSwitch(Switch):
         except BaseException:
             stop.set()
             raise
+        # A node that has failed may see another one go back because of it before its own unit has ended.
+        by_others = outcome.cause is not None and outcome.cause.id.startswith("peer-")
+        own = causes.postmortem(outcome.log_tail) if by_others else None
+        return outcome if own is None else replace(outcome, cause=own)
 
     def _ask(self, release: Release, ask: t.Callable[[float], Answer], left: float) -> Answer:
         """What this node can say, and what the others do: a worker serves no HTTP, and the head tells the rest."""

@@ -50,6 +50,7 @@ class FakeNode:
         self.starts = 0
         self.stopped: list[str] = []
         self.asked = 0
+        self.tail: list[str] = []
 
     def now(self) -> float:
         return 0.0
@@ -135,7 +136,7 @@ class FakeNode:
             if answer.stage == "ready":
                 return Outcome(True, 1.0)
             if answer.cause is not None:
-                return Outcome(False, 1.0, answer.cause)
+                return Outcome(False, 1.0, answer.cause, log_tail=self.tail)
             threading.Event().wait(0.01)
         return Outcome(False, 20.0, Cause("timeout", "", ""))
 
@@ -177,7 +178,7 @@ class Host:
         work = GroupSwitch(t.cast("t.Any", self.node), self.store, Limits(600, 120, 60), lambda _line: None)
         try:
             work.run([release], together=together)
-        except (SwitchError, ModelopsError) as e:
+        except Exception as e:
             self.failure = e
 
     @property
@@ -291,6 +292,36 @@ def test_a_node_that_fails_takes_both_back(pair: Pair, rank: int) -> None:
         good = host.store.linked("main", "last_good")
         assert good is not None
         assert good.read("unit.service").startswith("a ")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("step", ["port_findings", "reload"])
+def test_an_error_that_nobody_has_foreseen_is_told_to_the_other_node(
+    pair: Pair, step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def break_off(*_args: object) -> t.NoReturn:
+        raise ValueError("nobody has thought of this")
+
+    pair.deploy("a")
+    monkeypatch.setattr(pair.worker.node, step, break_off)
+    pair.deploy("b")
+    failure = pair.head.failure
+    assert failure is not None
+    line = failure.cause.line if isinstance(failure, SwitchError) else str(failure)
+    assert "rank 1 (worker) failed: ValueError: nobody has thought of this" in line
+
+
+@pytest.mark.slow
+def test_a_node_whose_log_says_why_is_not_silenced_by_another_that_was_faster(pair: Pair) -> None:
+    pair.deploy("a")
+    releases = [host.release("b") for host in pair.hosts]
+    pair.head.node.broken = {releases[0].id}
+    pair.worker.node.tail = ["FileNotFoundError: No such file or directory: /m/model-00002-of-00004.safetensors"]
+    pair.switch(*releases)
+    for host in pair.hosts:
+        assert isinstance(host.failure, SwitchError)
+        assert "model-00002-of-00004.safetensors" in host.failure.cause.line
+    assert pair.serves == ["a", "a"]
 
 
 @pytest.mark.slow
