@@ -60,6 +60,7 @@ th:first-child, td:first-child, .words td, .words th { text-align: left; }
 .words td { white-space: normal; overflow-wrap: anywhere; }
 .words td:first-child { color: var(--soft); width: 14rem; }
 tr.better .judged { color: var(--good); font-weight: 600; } tr.worse .judged { color: var(--bad); font-weight: 600; }
+td.name { white-space: normal; overflow-wrap: anywhere; min-width: 8rem; }
 td.prose, th.prose { text-align: left; white-space: normal; min-width: 16rem; }
 .charts { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 24rem), 1fr)); gap: 1rem;
           align-items: start; }
@@ -106,7 +107,12 @@ def _e(text: t.Any) -> str:
 
 
 # Cells that look other than figures do, by their heading.
-_CLASSES: t.Final[dict[str, str]] = {"verdict": "judged", "outcome": "judged", "why": "prose"}
+_CLASSES: t.Final[dict[str, str]] = {
+    "candidate": "name",
+    "outcome": "judged",
+    "verdict": "judged",
+    "why": "prose",
+}
 
 
 def _class(heading: str) -> str:
