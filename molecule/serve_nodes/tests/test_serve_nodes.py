@@ -179,7 +179,10 @@ def test_a_release_that_fails_on_the_worker_gives_both_nodes_back(head: t.Any, w
     worker.check_output("chmod 0600 /srv/models/torn/model-00002-of-00004.safetensors")
     run = play(serve_model_dir="/srv/models/torn")
     assert run.returncode != 0
-    assert run.stdout.count("The last good release serves again") == 2, run.stdout[-5000:]
+    assert run.stdout.count("failed=1") == 2, run.stdout[-5000:]
+    assert "The last good release serves again" in run.stdout, run.stdout[-5000:]
+    assert "NOTHING SERVES" not in run.stdout, run.stdout[-5000:]
+    # What the worker found is told on the head too, whichever of them noticed first that something was wrong.
     assert "rank 1 (nodes-worker) failed" in run.stdout, run.stdout[-5000:]
     assert [current(head), current(worker)] == before
     assert tokens(head) == answer
