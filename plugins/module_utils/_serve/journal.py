@@ -19,10 +19,16 @@ import typing as t
 from dataclasses import asdict, dataclass, field
 
 from .._errors import ModelopsError
+from . import watch
 
 _LOCK: t.Final = "switch.lock"
 _JOURNAL: t.Final = "switch.json"
 _POLL: t.Final = 1.0
+# Between taking the lock and writing down what for, and again before giving it back, the file says nothing.
+_NAMELESS_SECONDS: t.Final = 10.0
+_OOM: t.Final = "/proc/self/oom_score_adj"
+# Below vLLM and its engine (-500): a node that runs out of memory must not lose whoever brings its service back.
+_OOM_SCORE: t.Final = -900
 Phase: t.TypeAlias = t.Literal["stopping", "starting", "proving", "going-back", "done", "gone-back", "failed"]
 # After "failed" nothing serves: what served before is still to be brought back.
 _ENDED: t.Final = ("done", "gone-back")
@@ -53,21 +59,40 @@ class Journal:
 
     def read(self) -> Entry | None:
         """The last switch; None when there was none, or nothing readable says so."""
-        try:
-            with open(self._path, encoding="utf-8") as f:
-                return Entry(**json.load(f))
-        except (OSError, ValueError, TypeError):
-            return None
+        return _entry(self._path)
 
     def write(self, entry: Entry) -> None:
         """Have the entry on disk before anything that it announces is done."""
         entry.pid = os.getpid()
-        fresh = self._path + ".new"
-        with open(fresh, "w", encoding="utf-8") as f:
-            json.dump(asdict(entry), f, sort_keys=True)
-            f.flush()
-            os.fsync(f.fileno())
-        os.replace(fresh, self._path)
+        _keep(self._path, entry)
+
+    def remember(self, service: str, entry: Entry) -> None:
+        """Keep how a service was switched last, until it is switched again: a rollback reverses it."""
+        _keep(self._memory(service), entry)
+
+    def recall(self, service: str) -> Entry | None:
+        """The last switch of a service that changed what serves; None when nothing readable says so."""
+        return _entry(self._memory(service))
+
+    def _memory(self, service: str) -> str:
+        return os.path.join(os.path.dirname(self._path), f"last-{service}.json")
+
+
+def _entry(path: str) -> Entry | None:
+    try:
+        with open(path, encoding="utf-8") as f:
+            return Entry(**json.load(f))
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def _keep(path: str, entry: Entry) -> None:
+    fresh = path + ".new"
+    with open(fresh, "w", encoding="utf-8") as f:
+        json.dump(asdict(entry), f, sort_keys=True)
+        f.flush()
+        os.fsync(f.fileno())
+    os.replace(fresh, path)
 
 
 @contextlib.contextmanager
@@ -81,41 +106,71 @@ def locked(
     """
     os.makedirs(state_dir, mode=0o755, exist_ok=True)
     path = os.path.join(state_dir, _LOCK)
-    end = time.monotonic() + timeout
-    told = False
-    with open(path, "a+", encoding="utf-8") as f:
-        while True:
-            try:
-                fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                holder = _holder(path)
-            if holder.get("targets") != dict(targets) or time.monotonic() > end:
-                raise ModelopsError(
-                    f"Another switch is going on on this node: {_describe(holder)}.",
-                    "Wait until it has ended and run again; nothing was touched by this run.",
-                )
-            if not told:
-                told = True
-                tell(f"waiting for the same switch, which is going on already ({_describe(holder)})")
-            time.sleep(_POLL)
+    # Whoever can open the file can hold its lock for ever.
+    with open(path, "a+", encoding="utf-8", opener=lambda name, flags: os.open(name, flags, 0o600)) as f:
+        os.fchmod(f.fileno(), 0o600)
+        _take(f, path, targets, timeout, tell)
         _write(f, {"pid": os.getpid(), "since": int(time.time()), "targets": dict(targets)})
         try:
-            yield
+            with _spared():
+                yield
         finally:
             _write(f, {})
 
 
-def busy(state_dir: str) -> bool:
-    """Whether a switch is going on."""
+def _take(f: t.TextIO, path: str, targets: t.Mapping[str, str], timeout: float, tell: t.Callable[[str], None]) -> None:
+    start = named = time.monotonic()
+    told = False
+    while True:
+        try:
+            fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            holder = _holder(path)
+        now = time.monotonic()
+        named = now if holder else named
+        same = holder.get("targets") == dict(targets)
+        lost = now - start > timeout if same else bool(holder) or now - named > _NAMELESS_SECONDS
+        if lost:
+            raise ModelopsError(
+                f"Another switch is going on on this node: {_describe(holder)}.",
+                "Wait until it has ended and run again; nothing was touched by this run.",
+            )
+        if same and not told:
+            told = True
+            tell(f"waiting for the same switch, which is going on already ({_describe(holder)})")
+        time.sleep(_POLL)
+
+
+@contextlib.contextmanager
+def _spared() -> t.Iterator[None]:
+    """Be among the last that the kernel kills when memory runs out. Best effort: it takes root, and no sandbox."""
+    before = _oom_score()
+    if before is not None and before > _OOM_SCORE:
+        _set_oom_score(_OOM_SCORE)
     try:
-        with open(os.path.join(state_dir, _LOCK), encoding="utf-8") as f:
-            fcntl.flock(f, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:
-        return False
-    return False
+        yield
+    finally:
+        if before is not None and before > _OOM_SCORE:
+            _set_oom_score(before)
+
+
+def _oom_score() -> int | None:
+    try:
+        with open(_OOM, encoding="utf-8") as f:
+            return int(f.read())
+    except (OSError, ValueError):
+        return None
+
+
+def _set_oom_score(score: int) -> None:
+    with contextlib.suppress(OSError), open(_OOM, "w", encoding="utf-8") as f:
+        f.write(str(score))
+
+
+def busy(state_dir: str) -> bool:
+    """Whether a switch is going on. The lock is not tried: whoever wants it must get it."""
+    return watch.locked(os.path.join(state_dir, _LOCK))
 
 
 def _write(f: t.TextIO, holder: t.Mapping[str, t.Any]) -> None:
