@@ -40,6 +40,7 @@ DEFINITIONS: t.Final[dict[str, str]] = {
     "decode_tokens_per_s_per_user": "1000 / median tpot_ms; called interactivity by InferenceX",
     "e2e_tokens_per_s_per_user": "median of output tokens / end-to-end latency, prefill and queueing included",
     "steady": "requests after the first wave and before the drain; null when a request failed",
+    "steady_output_tokens_per_s": "output tokens / time from the end of the first wave to the begin of the drain",
     "goodput": "good requests that kept every given bound / the time of output_tokens_per_s",
 }
 
@@ -350,22 +351,24 @@ def peak_in_flight(requests: t.Iterable[Request]) -> int | None:
 def steady_window(requests: t.Sequence[Request], concurrency: int | None) -> tuple[float, float] | None:
     """Begin and end of the steady state on the client's clock; None without start times, or when it is empty.
 
-    Of a closed loop it lies between the first and the last moment with at least 95 % of the concurrency in flight: this
-    leaves out the drain at the end. Of an open loop it lies between the first end and the last start.
+    Of a closed loop it begins when the first wave, whose prefills all come at once, is answered, and ends at the last
+    moment with at least 95 % of the concurrency in flight: this leaves out the drain. Of an open loop it lies between
+    the first end and the last start.
     """
-    steps = _in_flight_steps(requests)
+    timed = sorted((r.start_s, r.start_s + r.latency_s) for r in requests if r.start_s is not None)
+    if not timed:
+        return None
     if concurrency:
+        steps = _in_flight_steps(requests)
         wanted = math.ceil(STEADY_SHARE * concurrency)
         busy = [i for i, (_moment, level) in enumerate(steps) if level >= wanted]
         if not busy:
             return None
+        begin = max(done for _start, done in timed[:concurrency])
         # The level of the last busy step holds until the next step.
-        begin, end = steps[busy[0]][0], steps[min(busy[-1] + 1, len(steps) - 1)][0]
+        end = steps[min(busy[-1] + 1, len(steps) - 1)][0]
     else:
-        starts = [r.start_s for r in requests if r.start_s is not None]
-        if not starts:
-            return None
-        begin, end = min(r.start_s + r.latency_s for r in requests if r.start_s is not None), max(starts)
+        begin, end = min(done for _start, done in timed), timed[-1][0]
     return (begin, end) if end > begin else None
 
 
@@ -380,12 +383,10 @@ def steady_part(
     if not window:
         return None
     begin, end = window
-    ordered = sorted(requests, key=lambda r: r.start_s or 0.0)
-    inside = [
-        r
-        for r in ordered[concurrency or 0 :]
-        if r.start_s is not None and r.start_s >= begin and r.start_s + r.latency_s <= end
-    ]
+    ordered = sorted((r for r in requests if r.start_s is not None), key=lambda r: r.start_s or 0.0)
+    # Streams of a closed loop send their second request while others wait for the end of their first one.
+    later = ordered[concurrency:] if concurrency else [r for r in ordered if (r.start_s or 0.0) >= begin]
+    inside = [r for r in later if (r.start_s or 0.0) + r.latency_s <= end]
     return {
         "window_s": end - begin,
         "share": (end - begin) / duration if duration else None,
@@ -397,7 +398,7 @@ def steady_part(
 
 
 def steady_rate(requests: t.Sequence[Request], concurrency: int | None) -> float | None:
-    """Output tokens/s in the steady state. Tokens of one event count at its time."""
+    """Output tokens/s in the steady state, so without the first wave. Tokens of one event count at its time."""
     window = steady_window(requests, concurrency)
     if not window:
         return None

@@ -160,21 +160,22 @@ def test_the_peak_comes_from_the_requests_and_not_from_whole_seconds() -> None:
     assert metrics.peak_in_flight(metrics.read_requests(data, 4)) == 2
 
 
-def test_the_steady_state_leaves_out_the_drain() -> None:
-    # Two streams; one ends after half the time, and only one is left.
+def test_the_steady_rate_leaves_out_the_first_wave_and_the_drain() -> None:
+    # Two streams. The first wave has a slow prefill; of the last requests one ends early, and only one stream is left.
     data = raw(
-        3,
-        start_times=[0.0, 0.0, 0.5],
-        output_lens=[10, 5, 5],
-        ttfts=[0.1, 0.1, 0.1],
-        itls=[[0.1] * 9, [0.1] * 4, [0.1] * 4],
-        latencies=[1.0, 0.5, 0.5],
+        5,
+        start_times=[0.0, 0.0, 2.0, 2.0, 2.5],
+        output_lens=[10, 10, 10, 5, 10],
+        ttfts=[1.1, 1.1, 0.1, 0.1, 0.1],
+        itls=[[0.1] * 9, [0.1] * 9, [0.1] * 9, [0.1] * 4, [0.1] * 9],
+        latencies=[2.0, 2.0, 1.0, 0.5, 1.0],
     )
-    both = metrics.read_requests(data, 3)
-    assert metrics.steady_rate(both, 2) == pytest.approx(20.0)
-    # Without the third request the window is the first half second: ten tokens in it.
-    assert metrics.steady_rate(both[:2], 2) == pytest.approx(20.0)
-    assert metrics.steady_rate(both, 3) is None
+    requests = metrics.read_requests(data, 5)
+    assert metrics.steady_window(requests, 2) == (2.0, 3.0)
+    assert metrics.steady_rate(requests, 2) == pytest.approx(20.0)
+    # One wave has no steady state, and neither has a load that was never reached.
+    assert metrics.steady_rate(requests[:2], 2) is None
+    assert metrics.steady_rate(requests, 3) is None
 
 
 @pytest.mark.parametrize("engine", ["python", "rust"])
@@ -215,7 +216,12 @@ def test_the_steady_state_stands_beside_the_total_and_leaves_out_the_first_wave(
     assert steady["requests"] == 36
     assert steady["ttft_ms"]["max"] == pytest.approx(100)
     assert steady["e2e_ms"]["median"] == pytest.approx(190)
-    assert steady["share"] == pytest.approx(1.0)
+    assert steady["window_s"] == pytest.approx(9 * 0.19)
+    assert steady["share"] == pytest.approx(9 * 0.19 / (0.39 + 9 * 0.19))
+    # 40 tokens each 0.19 s, and not the 190.5 of the whole run with its slower first wave. The last tokens of that wave
+    # come at the moment at which the window begins.
+    assert figures["steady_output_tokens_per_s"] == pytest.approx(360 / (9 * 0.19), rel=0.012)
+    assert figures["output_tokens_per_s"] == pytest.approx(400 / 2.1)
 
 
 @pytest.mark.case("rust-steady-state-ignores-failures")
