@@ -231,7 +231,9 @@ options:
     type: dict
     default: {}
   max_failures:
-    description: Number of requests of a point that may fail before the point is invalid.
+    description:
+      - Number of requests of a point that may fail before the point is invalid.
+      - Results with different numbers are not compared.
     type: int
     default: 0
   timeout:

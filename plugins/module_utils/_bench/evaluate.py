@@ -59,8 +59,6 @@ def evaluate(
     except ModelopsError as e:
         return Verdict(None, None, [error("result-unreadable", e.message, e.remedy)])
     change, server_findings = _server_side(before, after, between)
-    # Whole-run totals, before anything is dropped: the server's counters know nothing of our reasons to drop.
-    tokens = sum(r.output_len for r in requests)
     proven = guards.confirmed(change, requests, point.output_len)
     limit = None if proven or engine in STRICT else guards.CUT_FACTOR * max(1.0, warmup_tokens_per_event)
     failed = judge(requests, point.output_len, limit)
@@ -74,7 +72,12 @@ def evaluate(
     findings = [
         *guards.failures(failed, len(requests), max_failures),
         *server_findings,
-        *(guards.counters(change, len(requests), tokens, len(failed)) if change or not server_findings else []),
+        *(
+            # Of the whole run, before anything is dropped: the counters know nothing of our reasons to drop.
+            guards.counters(change, len(requests), len(failed), point.output_len)
+            if change or not server_findings
+            else []
+        ),
         *guards.prefix_cache(change),
         *guards.preemptions(change),
         *guards.speculation(change, random_prompts),

@@ -52,13 +52,17 @@ def failures(failed: t.Sequence[Failure], total: int, budget: int) -> list[Findi
     kinds = dict(collections.Counter(f.kind for f in failed))
     first = failed[0]
     told = ", ".join(f"{n} {kind}" for kind, n in sorted(kinds.items()))
-    make = error if len(failed) > budget else warning
+    make, remedy = (
+        (error, "Look at the server's log; a point with more failed requests than max_failures is not compared.")
+        if len(failed) > budget
+        else (warning, "Look at the server's log; the figures are those of the other requests.")
+    )
     return [
         make(
             "requests-failed",
             f"{len(failed)} of {total} requests do not count ({told}); the budget is {budget}. "
             f"First, request {first.index}: {first.detail}.",
-            "Look at the server's log; a point with failed requests is not compared.",
+            remedy,
             failed=len(failed),
             requests=total,
             budget=budget,
@@ -67,8 +71,12 @@ def failures(failed: t.Sequence[Failure], total: int, budget: int) -> list[Findi
     ]
 
 
-def counters(change: Delta | None, requests: int, tokens: int, failed: int) -> list[Finding]:
-    """Whether the server itself confirms the requests and tokens that the client counted, and nothing else ran."""
+def counters(change: Delta | None, requests: int, failed: int, output_len: int) -> list[Finding]:
+    """Whether the server itself confirms the requests and tokens that the client counted, and nothing else ran.
+
+    ``failed`` of the ``requests`` do not count. Each of them may have left anything up to ``output_len`` tokens at the
+    server, and a finished request or none.
+    """
     if change is None or change.finished is None or change.generation_tokens is None:
         return [
             warning(
@@ -78,44 +86,43 @@ def counters(change: Delta | None, requests: int, tokens: int, failed: int) -> l
                 "Measure the vLLM server directly, not a proxy or a router in front of it.",
             )
         ]
-    if change.still and requests:
+    good = requests - failed
+    if change.still and good:
         return [
             warning(
                 "server-counters-still",
-                f"The counters at /metrics did not move while {requests} requests were answered: they are not the "
+                f"The counters at /metrics did not move while {good} requests were answered: they are not the "
                 "counters of the server that answers.",
                 "Measure the vLLM server directly.",
-                requests=requests,
+                requests=good,
             )
         ]
-    if failed:
-        # Requests that failed may or may not be in the counters; the point is judged by them already.
-        return []
+    tokens, most = good * output_len, requests * output_len
     numbers = {
-        "requests": requests,
+        "requests": good,
+        "failed": failed,
         "server_requests": change.finished,
         "tokens": tokens,
         "server_tokens": change.generation_tokens,
     }
-    if change.finished < requests or change.generation_tokens < tokens:
+    if change.finished < good or change.generation_tokens < tokens:
         return [
             error(
                 "tokens-not-confirmed",
-                f"The client counts {requests} requests and {tokens} tokens, the server only {change.finished} and "
+                f"The client counts {good} requests and {tokens} tokens, the server only {change.finished} and "
                 f"{change.generation_tokens}.",
                 "Measure the server directly; the client counted what the server did not generate.",
                 **numbers,
             )
         ]
-    foreign = change.generation_tokens - tokens
-    if change.finished == requests and foreign == 0:
+    foreign_requests, foreign = max(0, change.finished - requests), max(0, change.generation_tokens - most)
+    if not foreign_requests and not foreign:
         return []
-    make = error if foreign > FOREIGN_LIMIT * tokens else warning
+    make = error if foreign > FOREIGN_LIMIT * most else warning
     return [
         make(
             "other-traffic",
-            f"The server finished {change.finished - requests} requests with {foreign} tokens that are not of this "
-            "benchmark.",
+            f"The server finished {foreign_requests} requests with {foreign} tokens that are not of this benchmark.",
             "Keep other users and load balancers away while the benchmark runs.",
             **numbers,
         )

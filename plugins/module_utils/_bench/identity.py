@@ -117,6 +117,7 @@ def build(
     api: str,
     gpus: int | None,
     dataset: str = "random tokens",
+    max_failures: int = 0,
     host: t.Mapping[str, t.Any] | None = None,
 ) -> dict[str, t.Any]:
     """All that must be equal before two results are compared; ``given`` is the user's part, kept under its name.
@@ -137,6 +138,8 @@ def build(
             "dataset": dataset,
             "sampling": "temperature 0, ignore_eos",
             "seeds": "one for each run, point and repeat",
+            # Left out without a budget, as in results of before 1.1.0.
+            **({"max_failures": max_failures} if max_failures else {}),
         },
         **({"host": dict(host)} if host else {}),
         "given": scrub(given, secrets),

@@ -81,6 +81,7 @@ def run(options: Options, tell: t.Callable[[str], None] = lambda _line: None) ->
         api=PATHS[options.target.endpoint],
         gpus=options.gpus,
         dataset=prompts.label,
+        max_failures=options.max_failures,
         host=_host(options, place, library, client),
     )
     findings += _versions(facts.version, client)

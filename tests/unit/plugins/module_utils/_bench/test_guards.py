@@ -52,7 +52,12 @@ def test_failures_above_the_budget_are_an_error_and_below_it_a_warning() -> None
     assert said(found) == [("requests-failed", "error")]
     assert found[0].numbers["kinds"] == {"output-length": 1, "request-error": 1}
     assert "request 3: 5 tokens instead of 20" in found[0].message
-    assert said(guards.failures(failed, 80, 2)) == [("requests-failed", "warning")]
+    assert "is not compared" in (found[0].remedy or "")
+    (within,) = guards.failures(failed, 80, 2)
+    assert (within.severity, within.remedy) == (
+        "warning",
+        "Look at the server's log; the figures are those of the other requests.",
+    )
     assert guards.failures([], 80, 0) == []
 
 
@@ -70,7 +75,30 @@ def test_failures_above_the_budget_are_an_error_and_below_it_a_warning() -> None
     ],
 )
 def test_the_server_must_confirm_what_the_client_counted(change: Delta | None, expected: list[tuple[str, str]]) -> None:
-    assert said(guards.counters(change, 80, 1600, 0)) == expected
+    assert said(guards.counters(change, 80, 0, 20)) == expected
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        # Two of 80 requests failed, and what they left at the server may be nothing or all of their tokens.
+        (changed(finished=78, generation_tokens=1560), []),
+        (changed(finished=80, generation_tokens=1600), []),
+        (changed(finished=77, generation_tokens=1560), [("tokens-not-confirmed", "error")]),
+        (changed(finished=78, generation_tokens=1559), [("tokens-not-confirmed", "error")]),
+        (changed(finished=80, generation_tokens=1610), [("other-traffic", "warning")]),
+        (changed(finished=81, generation_tokens=1600), [("other-traffic", "warning")]),
+        (changed(finished=90, generation_tokens=1800), [("other-traffic", "error")]),
+    ],
+)
+def test_a_budget_of_failures_turns_no_other_guard_off(change: Delta, expected: list[tuple[str, str]]) -> None:
+    assert said(guards.counters(change, 80, 2, 20)) == expected
+
+
+def test_counters_that_stand_still_are_no_surprise_when_nothing_was_answered() -> None:
+    still = changed(finished=0, generation_tokens=0)
+    assert guards.counters(still, 80, 80, 20) == []
+    assert said(guards.counters(still, 80, 79, 20)) == [("server-counters-still", "warning")]
 
 
 def test_a_run_is_confirmed_only_when_requests_tokens_and_reasons_agree() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import typing as t
 
 import pytest
-from ansible_collections.modelops.vllm.plugins.module_utils._bench.identity import redact, scrub
+from ansible_collections.modelops.vllm.plugins.module_utils._bench.identity import build, redact, scrub
 
 
 def test_secrets_go_by_name_value_and_form() -> None:
@@ -103,3 +103,24 @@ def test_secrets_go_from_arguments_files_and_json(given: t.Any, clean: t.Any) ->
 )
 def test_texts_lose_secrets_and_keep_figures(text: str, clean: str) -> None:
     assert redact(text) == clean
+
+
+def test_a_budget_of_failures_is_part_of_what_was_measured() -> None:
+    def load(max_failures: int) -> dict[str, t.Any]:
+        found = build(
+            {},
+            [],
+            model="m",
+            server_version=None,
+            max_model_len=None,
+            sample=None,
+            client={},
+            api="/v1/completions",
+            gpus=None,
+            max_failures=max_failures,
+        )
+        return t.cast(dict[str, t.Any], found["load"])
+
+    assert load(3)["max_failures"] == 3
+    # Older results have no such key, and are still compared.
+    assert "max_failures" not in load(0)
