@@ -13,7 +13,8 @@ description:
   - Says which candidates are to be deployed and measured next, takes their outcomes, and names the winner with the
     reason why each other candidate lost.
   - It deploys and measures nothing. The playbook C(modelops.vllm.tournament) does, with the roles of this collection.
-  - Every candidate is tried once. The leaders are then started and measured again in turns, since repeats of one start
+  - Every candidate is tried once, and once more when a point has no valid figures. One whose server dies under load has
+    lost. The leaders are then started and measured again in turns, since repeats of one start
     do not show what changes between starts.
   - A tournament is known by all that makes it one, the candidates, the rules, and O(identity). Declared again it is
     continued where it was left.
@@ -108,6 +109,13 @@ options:
     type: list
     elements: int
     default: []
+  points:
+    description:
+      - The points that each session is to have, with C(id) and C(concurrency), as check mode of
+        M(modelops.vllm.vllm_bench) says. A session that lacks one is repeated, and does not count.
+    type: list
+    elements: dict
+    default: []
   identity:
     description: What is the same for all candidates, such as model, commit, hardware, version of vLLM and load.
     type: dict
@@ -145,6 +153,25 @@ options:
     description: Whether to continue a tournament that was declared before. With V(false) it begins anew.
     type: bool
     default: true
+  retry:
+    description: Candidates that have failed and are tried again, for example after a mended cause.
+    type: list
+    elements: str
+    default: []
+  before:
+    description:
+      - What serves on the node before the first step. It is kept until O(settled), also when a tournament is cut off.
+    type: list
+    elements: dict
+    suboptions:
+      instance:
+        description: The instance.
+        type: str
+        required: true
+      release:
+        description: Its release.
+        type: str
+        required: true
   state_file:
     description:
       - The RV(state_file) of a tournament that was declared, to look at it or to note an O(outcome).
@@ -171,8 +198,15 @@ options:
         type: str
         default: ""
       cause:
-        description: The classified cause, as RV(modelops.vllm.vllm_switch#module:cause).
+        description:
+          - The classified cause, as RV(modelops.vllm.vllm_switch#module:cause).
+          - Without one, or with one that is a fault of the node, the module fails and notes nothing, but for
+            V(checked).
         type: dict
+  settled:
+    description: The node is back at O(before), or serves the winner.
+    type: bool
+    default: false
 author:
   - The modelops.vllm contributors (@modelops)
 seealso:
@@ -286,6 +320,11 @@ standings:
       returned: success
 excluded:
   description: What does not take part, each with C(id) and C(reason).
+  returned: success
+  type: list
+  elements: dict
+before:
+  description: What O(before) was when the first step began. V(null) when there is nothing to go back to by now.
   returned: success
   type: list
   elements: dict

@@ -18,14 +18,19 @@ P2P = Candidate("tp8-ep", env={"NCCL_P2P_DISABLE": "1"}, gpus=8)
 
 
 def begun(
-    *candidates: Candidate, objective: str = "throughput", excluded: t.Sequence[Excluded] = (), **rules: t.Any
+    *candidates: Candidate,
+    objective: str = "throughput",
+    excluded: t.Sequence[Excluded] = (),
+    points: t.Sequence[t.Mapping[str, t.Any]] = (),
+    **rules: t.Any,
 ) -> tournament.State:
     """A tournament in which nothing was tried."""
     made = tournament.Rules(
         **{"objective": objective, "bounds": {}, "sessions": 3, "leaders": 2, "margin": 0.1, **rules}
     )
     field = Field(list(candidates or (TP4, TP8)), list(excluded))
-    return tournament.start("0123456789ab", field, made, {"model": "minimax-m2.5", "vllm": "0.32.0"}, 1773500000.0)
+    identity = {"model": "minimax-m2.5", "vllm": "0.32.0"}
+    return tournament.start("0123456789ab", field, made, identity, 1773500000.0, points=points)
 
 
 def session(run: str, rate: float, concurrency: int = 8, **changes: t.Any) -> list[dict[str, t.Any]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import itertools
+import math
 import re
 import typing as t
 from dataclasses import dataclass, field
@@ -26,6 +27,8 @@ MANAGED: t.Final[dict[str, str]] = {
     "kv-cache-dtype": "kv_cache_dtype",
 }
 _REPLICAS: t.Final = re.compile(r"-r(\d+)\b")
+# What a GPU is needed for each of: the ranks of context parallelism and of experts are those of the others.
+_RANKS: t.Final = re.compile(r"\b(?:tp|pp|dp)(\d+)")
 _UNSAFE: t.Final = re.compile(r"[^A-Za-z0-9._=-]+")
 _KEYS: t.Final = ("layout", "args", "env")
 
@@ -59,8 +62,8 @@ class Candidate:
 
     def simplicity(self) -> tuple[int, int, int, int]:
         """Smaller is simpler: fewer GPUs, fewer settings, fewer kinds of parallelism, fewer ranks to wait for."""
-        sizes = [int(size) for size in re.findall(r"\d+", self.layout)]
-        return self.gpus or max(sizes, default=1), len(self.args) + len(self.env), self.layout.count("-"), sum(sizes)
+        sizes = [int(size) for size in _RANKS.findall(self.layout)]
+        return self.gpus or math.prod(sizes), len(self.args) + len(self.env), self.layout.count("-"), sum(sizes)
 
 
 @dataclass(frozen=True)

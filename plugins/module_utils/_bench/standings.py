@@ -12,10 +12,12 @@ from dataclasses import dataclass
 
 from .compare import BAND_SIGMAS, relative_noise
 from .document import number
-from .tournament import OBJECTIVES, Entry, Score, State, candidate_of, rules_of, score, steps
+from .tournament import OBJECTIVES, Entry, Score, State, candidate_of, rules_of, scores, steps, values
 
 # Less is no difference between two layouts, however quiet the node is.
 MIN_EFFECT: t.Final = 0.05
+# With fewer starts of both there is no noise to judge a difference by.
+MIN_STARTS: t.Final = 2
 
 # Messages of roles may have pages.
 _LONGEST_WHY: t.Final = 600
@@ -24,6 +26,7 @@ _PHASES: t.Final[dict[str, str]] = {
     "checked": "Refused before anything was touched",
     "deployed": "Did not become ready",
     "measured": "Could not be measured",
+    "died": "Its server died under load",
 }
 
 
@@ -65,19 +68,19 @@ class _Judge:
         self._entries: dict[str, Entry] = {entry["id"]: entry for entry in state["candidates"]}
         rules = rules_of(state)
         self._unit = OBJECTIVES[rules.objective].unit
-        self._scores: dict[str, list[Score]] = {
-            name: [score(session["records"], rules) for session in entry["sessions"]]
-            for name, entry in self._entries.items()
-        }
-        self._values = {name: [s.value for s in found if s.value is not None] for name, found in self._scores.items()}
-        measured = {name: statistics.median(values) for name, values in self._values.items() if values}
+        self._scores: dict[str, list[Score]] = {name: scores(state, entry) for name, entry in self._entries.items()}
+        self._values = {name: values(found) for name, found in self._scores.items()}
+        measured = {name: statistics.median(found) for name, found in self._values.items() if found}
         self._medians: dict[str, float] = {
             name: value for name, value in measured.items() if not self._entries[name]["lost"]
         }
-        self._final: list[str] = sorted(
-            (n for n in state["leaders"] if n in self._medians), key=lambda n: -self._medians[n]
-        )
-        self.winner = self._simplest() if self._final and not steps(state) else ""
+        leaders = [name for name in state["leaders"] if name in self._medians]
+        # One whose starts mostly did not count is no match for one that was measured often enough.
+        proven = [name for name in leaders if len(self._values[name]) >= MIN_STARTS] or leaders
+        self._final: list[str] = sorted(proven, key=lambda name: -self._medians[name])
+        self._leaders = leaders
+        self._left = {name for name, _number in steps(state)}
+        self.winner = self._simplest() if self._final and not self._left else ""
 
     def _simplest(self) -> str:
         """Of those that cannot be told apart from the best one, the simplest: the others cost more for nothing."""
@@ -88,8 +91,10 @@ class _Judge:
         return (*candidate_of(self._entries[name]).simplicity(), -self._medians[name])
 
     def _alike(self, name: str, other: str) -> bool:
-        """Whether the sessions tell no difference: medians inside the band, or ranges that overlap."""
+        """Whether the sessions tell no difference: too few, medians inside the band, or ranges that overlap."""
         own, others = self._values[name], self._values[other]
+        if min(len(own), len(others)) < MIN_STARTS:
+            return True
         apart = abs(1 - self._medians[name] / self._medians[other])
         return apart <= noise_band(own, others) or max(min(own), min(others)) <= min(max(own), max(others))
 
@@ -103,7 +108,7 @@ class _Judge:
         name = entry["id"]
         if entry["lost"]:
             return "failed", _why_failed(entry["lost"])
-        if entry["sessions"] and name not in self._medians:
+        if entry["sessions"] and name not in self._medians and name not in self._left:
             return "failed", f"No point counts: {'; '.join(dict.fromkeys(s.reason for s in self._scores[name]))}."
         if not self.winner:
             return "open", "The tournament is not over."
@@ -119,17 +124,24 @@ class _Judge:
         own, other = (candidate_of(self._entries[one]).gpus for one in (name, best))
         gain = f"takes {own} GPUs instead of {other}" if own and other and own < other else "is simpler"
         more = self._medians[best] / self._medians[name] - 1
-        return (
-            f"Not told apart from {best}, which has {more:.1%} more "
-            f"(noise ±{noise_band(self._values[name], self._values[best]):.1%}), and {gain}."
-        )
+        return f"Not told apart from {best}, which has {more:.1%} more ({self._noise(name, best)}), and {gain}."
+
+    def _noise(self, name: str, other: str) -> str:
+        own, others = self._values[name], self._values[other]
+        if min(len(own), len(others)) < MIN_STARTS:
+            return f"which needs {MIN_STARTS} starts of both to be told apart"
+        return f"noise ±{noise_band(own, others):.1%}"
 
     def _why_lost(self, name: str) -> str:
         own, best = self._medians[name], self._medians[self.winner]
         figures = f"{number(own)} against {number(best)} {self._unit}"
+        starts = len(self._values[name])
+        if name in self._leaders and name not in self._final:
+            tries = len(self._entries[name]["sessions"])
+            return f"{starts} of its {tries} starts counts ({figures}), too few to win against {self.winner}."
         if name not in self._final:
             comparison = f"{abs(own / best - 1):.1%} {'more' if own > best else 'less'} than {self.winner} ({figures})"
-            return f"{comparison}. It was started once: only the leaders are measured again."
+            return f"{comparison}. Only the leaders are measured again."
         if self._alike(name, self.winner):
             return f"Not told apart from {self.winner} ({figures}), which is simpler."
         band = noise_band(self._values[name], self._values[self.winner])
@@ -140,7 +152,7 @@ def _why_failed(lost: t.Mapping[str, t.Any]) -> str:
     cause = lost["cause"]
     if not cause:
         return f"{_PHASES[lost['phase']]}: {_short(lost['message'])}"
-    line = f'The log says "{cause["line"]}".' if cause.get("line") else ""
+    line = f'The log says "{cause["line"]}".' if cause.get("line") else _short(lost["message"])
     words = (f"{_PHASES[lost['phase']]}: {cause['id']}.", line, cause.get("remedy"))
     return " ".join(str(word) for word in words if word)
 

@@ -21,6 +21,22 @@ from .tournament import Rules, State
 
 STATE_FILE: t.Final = "tournament.json"
 
+# Causes (module_utils/_serve) that are faults of the node or of the moment: whatever was tried would have failed.
+NODE_FAULTS: t.Final = (
+    "container-gpu-missing",
+    "container-image-missing",
+    "container-mount-missing",
+    "disk-full",
+    "fabric-manager",
+    "gpu-hardware",
+    "gpu-memory-occupied",
+    "gpu-not-free",
+    "port-in-use",
+    "stop-failed",
+    "stopped",
+    "switch-error",
+)
+
 TOURNAMENT_SPEC: t.Final[dict[str, t.Any]] = {
     "dir": {"type": "path"},
     "candidates": {"type": "list", "elements": "raw", "default": []},
@@ -42,6 +58,7 @@ TOURNAMENT_SPEC: t.Final[dict[str, t.Any]] = {
     "leaders": {"type": "int", "default": 2},
     "margin": {"type": "float", "default": 0.1},
     "concurrency": {"type": "list", "elements": "int", "default": []},
+    "points": {"type": "list", "elements": "dict", "default": []},
     "identity": {"type": "dict", "default": {}},
     "base": {
         "type": "dict",
@@ -53,6 +70,12 @@ TOURNAMENT_SPEC: t.Final[dict[str, t.Any]] = {
         },
     },
     "resume": {"type": "bool", "default": True},
+    "retry": {"type": "list", "elements": "str", "default": []},
+    "before": {
+        "type": "list",
+        "elements": "dict",
+        "options": {name: {"type": "str", "required": True} for name in ("instance", "release")},
+    },
     "state_file": {"type": "path"},
     "outcome": {
         "type": "dict",
@@ -64,6 +87,7 @@ TOURNAMENT_SPEC: t.Final[dict[str, t.Any]] = {
             "cause": {"type": "dict"},
         },
     },
+    "settled": {"type": "bool", "default": False},
 }
 
 
@@ -73,19 +97,37 @@ def run(params: t.Mapping[str, t.Any], *, write: bool) -> dict[str, t.Any]:
         return _declared(params, write=write)
     path, outcome = params["state_file"], params["outcome"]
     state = read(path)
+    changed = bool(outcome) or (params["settled"] and state["before"] is not None)
     if outcome:
         _note(state, outcome)
-        if write:
-            _write(path, state)
-    return {"changed": bool(outcome), **_told(state, path, params["base"])}
+    if params["settled"]:
+        state["before"] = None
+    if changed and write:
+        _write(path, state)
+    return {"changed": changed, **_told(state, path, params["base"])}
 
 
 def _note(state: State, outcome: t.Mapping[str, t.Any]) -> None:
     if outcome["results"]:
         tournament.add_session(state, outcome["candidate"], storage.latest(storage.read_records(outcome["results"])))
     else:
-        message = outcome["message"] or "no reason was given"
-        tournament.lose(state, outcome["candidate"], outcome["phase"], message, outcome["cause"])
+        message, cause = outcome["message"] or "no reason was given", outcome["cause"]
+        _refuse_faults(outcome["candidate"], outcome["phase"], message, cause)
+        tournament.lose(state, outcome["candidate"], outcome["phase"], message, cause)
+
+
+def _refuse_faults(candidate: str, phase: str, message: str, cause: t.Mapping[str, t.Any] | None) -> None:
+    """Raises ModelopsError for a failure that is not the candidate's own: it has neither lost nor been measured."""
+    known = (cause or {}).get("id")
+    if phase == "checked" or (known and known not in NODE_FAULTS):
+        return
+    what = f"a fault of the node ({known})" if known else "no failure of the engine that it starts"
+    raise ModelopsError(
+        f"{candidate} could not be tried, and has not lost, since this is {what}: {message}",
+        " ".join(
+            [str((cause or {}).get("remedy") or "Mend it."), "Run the playbook again: the tournament goes on here."]
+        ),
+    )
 
 
 def _declared(params: t.Mapping[str, t.Any], *, write: bool) -> dict[str, t.Any]:
@@ -107,9 +149,13 @@ def _declared(params: t.Mapping[str, t.Any], *, write: bool) -> dict[str, t.Any]
     state = read(path) if params["resume"] and os.path.isfile(path) else None
     changed = state is None
     if state is None:
-        state = tournament.start(key, field, rules, identity, round(time.time(), 3))
-        if write:
-            _write(path, state)
+        state = tournament.start(key, field, rules, identity, round(time.time(), 3), points=params["points"])
+    for candidate in params["retry"]:
+        changed |= tournament.try_again(state, candidate)
+    if params["before"] is not None and state["before"] is None and tournament.steps(state):
+        state["before"], changed = params["before"], True
+    if changed and write:
+        _write(path, state)
     return {"changed": changed, **_told(state, path, params["base"])}
 
 
@@ -120,7 +166,16 @@ def _key(field: Field, rules: Rules, identity: t.Mapping[str, t.Any]) -> str:
         "rules": rules.__dict__,
         "identity": identity,
     }
-    return hashlib.sha256(json.dumps(said, sort_keys=True, default=str).encode()).hexdigest()[:12]
+    return hashlib.sha256(json.dumps(_as_text(said), sort_keys=True).encode()).hexdigest()[:12]
+
+
+def _as_text(value: t.Any) -> t.Any:
+    """The same value whoever templated it: ansible-core 2.17 and AWX make texts of numbers and booleans."""
+    if isinstance(value, t.Mapping):
+        return {str(name): _as_text(one) for name, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_as_text(one) for one in value]
+    return "" if value is None else str(value)
 
 
 def _step(state: State, path: str, name: str, session: int, base: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
@@ -129,7 +184,7 @@ def _step(state: State, path: str, name: str, session: int, base: t.Mapping[str,
         "candidate": name,
         "session": session,
         # One for each session: a measurement that was cut off is continued, and never one of an earlier start.
-        "results_dir": os.path.join(os.path.dirname(path), candidate.folder, f"s{session}"),
+        "results_dir": os.path.join(os.path.dirname(path), state["begun"], candidate.folder, f"s{session}"),
         **applied(candidate, base),
     }
 
@@ -146,6 +201,7 @@ def _told(state: State, path: str, base: t.Mapping[str, t.Any]) -> dict[str, t.A
         "winner": {"candidate": winner, **step} if winner else {},
         "standings": [place.__dict__ for place in places],
         "excluded": state["excluded"],
+        "before": state["before"],
         "table": tournament_report.text_table(state),
     }
 

@@ -10,6 +10,7 @@ import typing as t
 from pathlib import Path
 
 import pytest
+from ansible_collections.modelops.vllm.plugins.module_utils._bench import tournament_entry
 
 from tests.support.tournaments import session
 
@@ -33,6 +34,10 @@ def declaration(folder: Path, **changes: t.Any) -> dict[str, t.Any]:
     }
 
 
+def begun(answer: dict[str, t.Any]) -> str:
+    return str(json.loads(Path(answer["state_file"]).read_text())["begun"])
+
+
 def results(folder: Path, name: str, rate: float) -> str:
     path = folder / f"{name}.jsonl"
     path.write_text("".join(json.dumps(r) + "\n" for r in session(name, rate)))
@@ -47,7 +52,7 @@ def test_a_tournament_is_declared_once_and_continued(run_module: RunModule, tmp_
     assert first["todo"][0] == {
         "candidate": "tp8-ep",
         "session": 1,
-        "results_dir": f"{folder}/tp8-ep/s1",
+        "results_dir": f"{folder}/{begun(first)}/tp8-ep/s1",
         "layout": "tp8-ep",
         "args": {"seed": 1},
         "env": {"A": "1"},
@@ -77,6 +82,88 @@ def test_another_declaration_is_another_tournament(
     second = run_module("bench_tournament", declaration(tmp_path, **changes))
     assert second["changed"] is True
     assert second["state_file"] != first["state_file"]
+
+
+def test_texts_of_numbers_and_booleans_are_the_same_tournament(run_module: RunModule, tmp_path: Path) -> None:
+    load = {"failures": 0, "smoke": True, "rates": [1, 2.5], "file": None}
+    first = run_module("bench_tournament", declaration(tmp_path, identity={"load": load}))
+    texts = {"failures": "0", "smoke": "True", "rates": ["1", "2.5"], "file": ""}
+    second = run_module("bench_tournament", declaration(tmp_path, identity={"load": texts}))
+    assert second["changed"] is False
+    assert second["state_file"] == first["state_file"]
+
+
+@pytest.mark.parametrize(
+    ("phase", "cause", "words"),
+    [
+        ("deployed", None, "tp4 could not be tried, and has not lost, since this is no failure of the engine"),
+        ("measured", {}, "Run the playbook again: the tournament goes on here."),
+        ("deployed", {"id": "port-in-use", "remedy": "Free it."}, "a fault of the node (port-in-use): M"),
+    ],
+)
+def test_a_fault_of_the_node_throws_nobody_out(
+    run_module: RunModule, tmp_path: Path, phase: str, cause: dict[str, t.Any] | None, words: str
+) -> None:
+    state_file = run_module("bench_tournament", declaration(tmp_path))["state_file"]
+    before = Path(state_file).read_bytes()
+    outcome = {"candidate": "tp4", "phase": phase, "message": "M", "cause": cause}
+    result = run_module("bench_tournament", {"state_file": state_file, "outcome": outcome})
+    assert result["failed"] is True
+    assert words in result["msg"]
+    assert Path(state_file).read_bytes() == before
+
+
+def test_faults_of_the_node_are_causes_that_the_switch_knows() -> None:
+    folder = Path(tournament_entry.__file__).parents[1] / "_serve"
+    text = "".join(path.read_text() for path in folder.glob("*.py"))
+    assert [name for name in tournament_entry.NODE_FAULTS if f'"{name}"' not in text] == []
+
+
+def test_what_the_planner_refuses_is_out_without_a_cause(run_module: RunModule, tmp_path: Path) -> None:
+    state_file = run_module("bench_tournament", declaration(tmp_path))["state_file"]
+    outcome = {"candidate": "tp4", "phase": "checked", "message": "The flag is unknown."}
+    result = run_module("bench_tournament", {"state_file": state_file, "outcome": outcome})
+    assert [(place["candidate"], place["outcome"]) for place in result["standings"]][1] == ("tp4", "failed")
+
+
+def test_a_candidate_is_tried_again_in_a_directory_of_its_own(run_module: RunModule, tmp_path: Path) -> None:
+    play(run_module, tmp_path, {"tp4": 700.0})
+    answer = run_module("bench_tournament", declaration(tmp_path, retry=["tp8-ep", "tp4"]))
+    assert answer["changed"] is True
+    assert [(step["candidate"], Path(step["results_dir"]).name) for step in answer["todo"]] == [("tp8-ep", "s2")]
+    refused = run_module("bench_tournament", declaration(tmp_path, retry=["tp16"]))
+    assert "'tp16' does not take part" in refused["msg"]
+
+
+def test_what_served_before_is_kept_until_the_node_is_settled(run_module: RunModule, tmp_path: Path) -> None:
+    first, later = [{"instance": "main", "release": "r1"}], [{"instance": "main", "release": "r2"}]
+    declared = run_module("bench_tournament", declaration(tmp_path, before=first))
+    assert (declared["changed"], declared["before"]) == (True, first)
+    # Cut off and played again: what serves by then is a candidate.
+    again = run_module("bench_tournament", declaration(tmp_path, before=later))
+    assert (again["changed"], again["before"]) == (False, first)
+    settled = run_module("bench_tournament", {"state_file": declared["state_file"], "settled": True})
+    assert (settled["changed"], settled["before"]) == (True, None)
+    assert run_module("bench_tournament", {"state_file": declared["state_file"], "settled": True})["changed"] is False
+    assert run_module("bench_tournament", declaration(tmp_path, before=later))["before"] == later
+
+
+def test_one_that_is_over_leaves_the_node_as_it_is(run_module: RunModule, tmp_path: Path) -> None:
+    play(run_module, tmp_path, {"tp8-ep": 1000.0, "tp4": 700.0})
+    before = [{"instance": "main", "release": "r1"}]
+    answer = run_module("bench_tournament", declaration(tmp_path, before=before))
+    assert (answer["changed"], answer["before"]) == (False, None)
+
+
+def test_points_that_are_to_be_measured_are_kept(run_module: RunModule, tmp_path: Path) -> None:
+    points = [{"id": f"c{c}-i512-o128-n{10 * c}", "concurrency": c, "rate": None} for c in (1, 8, 64)]
+    state_file = run_module("bench_tournament", declaration(tmp_path, points=points))["state_file"]
+    outcome = {"candidate": "tp4", "results": results(tmp_path, "a", 700.0)}
+    run_module("bench_tournament", {"state_file": state_file, "outcome": outcome})
+    again = run_module(
+        "bench_tournament", {"state_file": state_file, "outcome": {**outcome, "results": results(tmp_path, "b", 700.0)}}
+    )
+    assert again["standings"][1]["why"] == "No point counts: c64-i512-o128-n640 was not measured."
 
 
 def play(run_module: RunModule, folder: Path, rates: dict[str, float]) -> dict[str, t.Any]:
@@ -120,8 +207,14 @@ def test_a_candidate_that_does_not_start_is_a_result(run_module: RunModule, tmp_
 
 def test_begun_anew_it_forgets(run_module: RunModule, tmp_path: Path) -> None:
     play(run_module, tmp_path, {"tp8-ep": 1000.0, "tp4": 700.0})
+    before = run_module("bench_tournament", declaration(tmp_path))
+    first = begun(before)
     answer = run_module("bench_tournament", declaration(tmp_path, resume=False))
     assert (answer["changed"], len(answer["todo"])) == (True, 2)
+    assert answer["state_file"] == before["state_file"]
+    # Nor does a measurement of it take up what the earlier one has left.
+    assert all(f"/{begun(answer)}/" in step["results_dir"] for step in answer["todo"])
+    assert begun(answer) != first
 
 
 def test_check_mode_says_what_is_next_and_writes_nothing(run_module: RunModule, tmp_path: Path) -> None:

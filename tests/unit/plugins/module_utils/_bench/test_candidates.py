@@ -110,6 +110,11 @@ def test_fewer_gpus_then_fewer_settings_then_fewer_kinds_of_parallelism_are_simp
     assert sorted(shuffled, key=Candidate.simplicity) == ordered
 
 
+def test_an_unknown_number_of_gpus_is_that_of_the_ranks() -> None:
+    counted = {name: Candidate(name).simplicity()[0] for name in ("tp4-pp2-dp2-ep", "tp8-ep", "dp8-ep", "tp4-dcp2")}
+    assert counted == {"tp4-pp2-dp2-ep": 16, "tp8-ep": 8, "dp8-ep": 8, "tp4-dcp2": 4}
+
+
 def test_its_settings_are_added_to_those_of_the_user_as_the_role_takes_them() -> None:
     base = {
         "args": {"seed": 1, "moe-backend": "auto"},
