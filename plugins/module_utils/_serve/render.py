@@ -65,7 +65,8 @@ def env_file(env: t.Mapping[str, t.Any]) -> str:
 
 def read_env_file(text: str) -> dict[str, str]:
     """The variables of a file that :func:`env_file` has written."""
-    rows = (_ENV_LINE.fullmatch(line) for line in text.splitlines())
+    # Not splitlines(), which ends a line at characters that a value may hold, as U+2028.
+    rows = (_ENV_LINE.fullmatch(line) for line in text.split("\n"))
     return {row[1]: re.sub(r'\\(["\\`$])', r"\1", row[2]) for row in rows if row}
 
 

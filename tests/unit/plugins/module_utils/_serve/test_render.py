@@ -78,6 +78,12 @@ def test_the_environment_file_is_read_back_by_the_rules_of_systemd() -> None:
     assert systemd_env(render.env_file(env)) == {"A": NASTY, "B": "", "C": " lead`ing` ", "N": "3"}
 
 
+@pytest.mark.parametrize("value", [NASTY, "", "two\u2028lines", "next\x85line", "paragraph\u2029"])
+def test_an_environment_is_read_back_as_it_was(value: str) -> None:
+    env = {"A": value, "TOKEN": "t"}
+    assert render.read_env_file(render.env_file(env)) == env
+
+
 @pytest.mark.parametrize("value", ["a\nB=evil", "a\0", True, None, ["x"]])
 def test_a_secret_that_the_file_cannot_carry_is_refused_without_being_quoted(value: object) -> None:
     with pytest.raises(ModelopsError, match="TOKEN") as e:
