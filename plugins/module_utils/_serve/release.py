@@ -38,6 +38,8 @@ _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _SECRETS: t.Final = "secrets.env"
 # modelops.vllm 1.0.0 kept one copy of the last good files under these names, in a folder called last_good.
 _OLD_FILES: t.Final = ("args.yaml", _SECRETS, "unit.service")
+# Where that folder is while a link takes its place.
+_ASIDE: t.Final = ".1.0.0"
 _DIGITS: t.Final = 8
 # Shorter values are words that stand in every log.
 _SECRET_LENGTH: t.Final = 6
@@ -120,10 +122,11 @@ class Release:
 
 
 def mask(text: str, releases: t.Iterable[Release]) -> str:
-    """The text without the secrets of these releases. Raises OSError."""
+    """The text without the secrets of these releases, as far as they can be read."""
     for release in releases:
-        for secret in render.read_env_file(release.read(_SECRETS)).values():
-            text = text.replace(secret, "********") if len(secret) >= _SECRET_LENGTH else text
+        with contextlib.suppress(OSError, UnicodeDecodeError):
+            for secret in render.read_env_file(release.read(_SECRETS)).values():
+                text = text.replace(secret, "********") if len(secret) >= _SECRET_LENGTH else text
     return text
 
 
@@ -157,7 +160,7 @@ class Store:
 
     def units(self) -> set[str]:
         """The units of all current releases, and of the instances of modelops.vllm 1.0.0."""
-        old = {f"vllm-{name}.service" for name in self._names() if self._is_old(name)}
+        old = {f"vllm-{name}.service" for name in self._names() if self._old_folder(name)}
         return old | {r.unit for name in self.instances() if (r := self.linked(name, "current")) is not None}
 
     def _names(self) -> list[str]:
@@ -167,9 +170,11 @@ class Store:
             return []
         return sorted(name for name in names if _INSTANCE.fullmatch(name))
 
-    def _is_old(self, instance: str) -> bool:
+    def _old_folder(self, instance: str) -> str:
+        """What modelops.vllm 1.0.0 left, also when its adoption was cut off; empty when there is nothing to adopt."""
         folder = os.path.join(self._instance_dir(instance), "last_good")
-        return os.path.isdir(folder) and not os.path.islink(folder)
+        places = (folder, folder + _ASIDE)
+        return next((path for path in places if os.path.isdir(path) and not os.path.islink(path)), "")
 
     def releases(self, instance: str) -> list[Release]:
         """All readable releases of an instance, the oldest first."""
@@ -231,11 +236,21 @@ class Store:
         ``facts`` is release.json without schema, id, created and digest; ``created`` an ISO time in UTC. ``validate``
         gets the directory before it becomes a release and raises what is wrong with it.
         """
+        if self.find(contents, facts) is None:
+            self.adopt_old(created)
+        return self._stage(contents, facts, created, validate)
+
+    def _stage(
+        self,
+        contents: t.Mapping[str, str],
+        facts: t.Mapping[str, t.Any],
+        created: str,
+        validate: t.Callable[[str], None] = lambda _path: None,
+    ) -> tuple[Release, bool]:
         found = self.find(contents, facts)
         if found is not None:
             return found, False
         instance = str(facts["instance"])
-        self.adopt_old(created)
         sum_ = digest(contents, facts)
         id_ = f"{re.sub('[^0-9TZ]', '', created)}-{sum_[:_DIGITS]}"
         record = {**facts, "schema": SCHEMA, "id": id_, "created": created, "digest": sum_}
@@ -293,11 +308,16 @@ class Store:
 
     def adopt_old(self, created: str) -> None:
         """Make releases of what modelops.vllm 1.0.0 left as last good ones, so that a failure can go back to them."""
-        for instance in filter(self._is_old, self._names()):
-            self._adopt(instance, created)
+        for instance in self._names():
+            folder = self._old_folder(instance)
+            if folder:
+                self._adopt(instance, folder, created)
 
-    def _adopt(self, instance: str, created: str) -> None:
-        folder = os.path.join(self._instance_dir(instance), "last_good")
+    def _adopt(self, instance: str, folder: str, created: str) -> None:
+        """Done again from the start after it was cut off: ``current`` is the last but the removal."""
+        if self.linked(instance, "current") is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+            return
         try:
             contents = {name: _read(os.path.join(folder, name)) for name in _OLD_FILES}
             question = json.loads(_read(os.path.join(folder, "question.json")))
@@ -316,11 +336,12 @@ class Store:
             for name, dest, mode in zip(_OLD_FILES, dests, modes, strict=True)
         ]
         facts = {"instance": instance, "unit": unit, "files": files, "question": question, "model": question["model"]}
-        os.rename(folder, folder + ".1.0.0")
-        release, _new = self.stage(contents, facts, created)
+        release, _new = self._stage(contents, facts, created)
+        if not folder.endswith(_ASIDE):
+            os.rename(folder, folder + _ASIDE)
         self.mark_proven(release, created)
         self.point(release, "current")
-        shutil.rmtree(folder + ".1.0.0", ignore_errors=True)
+        shutil.rmtree(os.path.join(self._instance_dir(instance), "last_good" + _ASIDE), ignore_errors=True)
 
 
 def _make_private(path: str) -> str:
@@ -362,12 +383,48 @@ def _sync(folder: str) -> None:
 
 
 def install(release: Release) -> None:
-    """Copy the files of a release to where systemd and vLLM read them."""
+    """Copy the files of a release to where systemd and vLLM read them. Those that are there already are left alone."""
     for file in release.files:
+        text = release.read(file["name"])
+        if _same(file["dest"], text, int(file["mode"], 8)):
+            continue
         folder = os.path.dirname(file["dest"])
         os.makedirs(folder, mode=0o755, exist_ok=True)
-        _write(file["dest"], release.read(file["name"]), int(file["mode"], 8))
+        _write(file["dest"], text, int(file["mode"], 8))
         _sync(folder)
+
+
+def _same(path: str, text: str, mode: int) -> bool:
+    try:
+        return _read(path) == text and os.stat(path).st_mode & 0o777 == mode
+    except (OSError, UnicodeDecodeError):
+        return False
+
+
+def restore(release: Release) -> bool:
+    """Mend a release from its copies in place, if they are what was staged; whether it is intact now."""
+    try:
+        copies = {file["name"]: _read(file["dest"]) for file in release.files}
+        if digest(copies, release.record) != release.record["digest"]:
+            return False
+        for file in release.files:
+            _write(os.path.join(release.path, file["name"]), copies[file["name"]], int(file["mode"], 8))
+    except (OSError, UnicodeDecodeError):
+        return False
+    return release.intact()
+
+
+def foreign_files(release: Release) -> list[str]:
+    """The places of a release where a file is that this collection has not written."""
+    found = []
+    for file in release.files:
+        try:
+            text = _read(file["dest"])
+        except (OSError, UnicodeDecodeError):
+            text = "" if os.path.exists(file["dest"]) else render.HEADER
+        if not text.startswith(render.HEADER) and not file["name"].endswith(".json"):
+            found.append(file["dest"])
+    return found
 
 
 def uninstall(release: Release, kept: t.Collection[str] = ()) -> None:

@@ -176,7 +176,7 @@ def test_a_record_that_cannot_be_read_is_no_release(store: Store, tmp_path: Path
     assert store.linked("main", "current") is None
 
 
-def test_what_version_1_0_0_left_becomes_the_last_good_release(store: Store, tmp_path: Path) -> None:
+def left_by_1_0_0(tmp_path: Path) -> Path:
     old = tmp_path / "state/instances/main/last_good"
     old.mkdir(parents=True)
     unit = (
@@ -188,6 +188,11 @@ def test_what_version_1_0_0_left_becomes_the_last_good_release(store: Store, tmp
     (old / "secrets.env").write_text(render.env_file({"VLLM_API_KEY": "key-of-old"}), encoding="utf-8")
     question = {"url": "http://127.0.0.1:8000", "model": "m", "api_key": "key-of-old", "smoke": True}
     (old / "question.json").write_text(json.dumps(question), encoding="utf-8")
+    return old
+
+
+def test_what_version_1_0_0_left_becomes_the_last_good_release(store: Store, tmp_path: Path) -> None:
+    old = left_by_1_0_0(tmp_path)
     assert store.units() == {"vllm-main.service"}
     store.adopt_old("2026-11-30T10:00:00Z")
     assert store.units() == {"vllm-main.service"}
@@ -203,3 +208,40 @@ def test_what_version_1_0_0_left_becomes_the_last_good_release(store: Store, tmp
     }
     assert "key-of-old" not in Path(good.path, "release.json").read_text(encoding="utf-8")
     assert sorted(os.listdir(old.parent)) == ["current", "last_good", "releases"]
+
+
+@pytest.mark.parametrize("step", ["_stage", "mark_proven", "point"])
+@pytest.mark.parametrize("late", [False, True])
+def test_an_adoption_that_is_cut_off_is_done_again(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, late: bool
+) -> None:
+    old = left_by_1_0_0(tmp_path)
+    done = getattr(Store, step)
+
+    def cut_off(*args: t.Any) -> t.NoReturn:
+        if late:
+            done(*args)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Store, step, cut_off)
+        with pytest.raises(KeyboardInterrupt):
+            store.adopt_old("2026-11-30T10:00:00Z")
+    assert store.units() == {"vllm-main.service"}
+    store.adopt_old("2026-11-30T10:00:01Z")
+    (adopted,) = store.releases("main")
+    assert store.linked("main", "current") == store.linked("main", "last_good") == adopted
+    assert adopted.intact()
+    assert sorted(os.listdir(old.parent)) == ["current", "last_good", "releases"]
+
+
+def test_what_was_adopted_and_could_not_be_removed_does_not_come_back(store: Store, tmp_path: Path) -> None:
+    old = left_by_1_0_0(tmp_path)
+    store.adopt_old("2026-11-30T10:00:00Z")
+    later = stage(store, tmp_path, 1)
+    store.point(later, "current")
+    left_over = old.with_name("last_good.1.0.0")
+    left_over.mkdir()
+    store.adopt_old("2026-11-30T10:00:02Z")
+    assert store.linked("main", "current") == later
+    assert not left_over.exists()
