@@ -13,6 +13,7 @@ import subprocess
 import time
 import typing as t
 
+from .._errors import ModelopsError
 from .._findings import Finding, error, warning
 from .._gpu.host import runner
 from . import gpus, ports
@@ -45,6 +46,14 @@ def run(argv: t.Sequence[str]) -> tuple[int, str, str]:
     except subprocess.TimeoutExpired:
         return 124, "", f"{argv[0]} did not end within {_COMMAND_SECONDS} s"
     return done.returncode, done.stdout.decode("utf-8", "replace"), done.stderr.decode("utf-8", "replace")
+
+
+def _refused(argv: t.Sequence[str], rc: int, out: str, err: str) -> ModelopsError:
+    said = " ".join((err or out).split())[-500:] or "nothing"
+    return ModelopsError(
+        f"{' '.join(argv)} ended with status {rc} and said: {said}.",
+        "Look whether /etc/systemd/system can be written to and has space, and at journalctl -b _PID=1.",
+    )
 
 
 def _alone(ask: Asking, left: float) -> Answer:
@@ -96,9 +105,10 @@ class Node:
         return said == "enabled" or (said == "generated" and os.path.lexists(self._boot_link(unit)))
 
     def enable(self, unit: str) -> None:
+        """Have it start at boot. Raises ModelopsError when systemd does not take it."""
         if self._enablement(unit) != "generated":
             # By force: a link to the generated unit of the same name may be there.
-            self._command(["systemctl", "enable", "--force", "--", unit])
+            self._must(["systemctl", "enable", "--force", "--", unit])
             return
         link, generated = self._boot_link(unit), f"/run/systemd/generator/{unit}"
         if os.path.islink(link) and os.readlink(link) == generated:
@@ -112,8 +122,12 @@ class Node:
         self.reload()
 
     def disable(self, unit: str) -> None:
+        """Keep it from starting at boot, also one that is not there. Raises ModelopsError when it still will."""
         if self._enablement(unit) != "generated":
-            self._command(["systemctl", "disable", "--", unit])
+            argv = ["systemctl", "disable", "--", unit]
+            rc, out, err = self._command(argv)
+            if rc != 0 and self._enablement(unit) == "enabled":
+                raise _refused(argv, rc, out, err)
         link = self._boot_link(unit)
         if os.path.islink(link):
             os.unlink(link)
@@ -126,8 +140,13 @@ class Node:
         return os.path.join(self._units, "multi-user.target.wants", unit)
 
     def reload(self) -> None:
-        """Have systemd read the unit files again."""
-        self._command(["systemctl", "daemon-reload"])
+        """Have systemd read the unit files again. Raises ModelopsError when it does not."""
+        self._must(["systemctl", "daemon-reload"])
+
+    def _must(self, argv: t.Sequence[str]) -> None:
+        rc, out, err = self._command(argv)
+        if rc != 0:
+            raise _refused(argv, rc, out, err)
 
     def forget(self, unit: str) -> None:
         """Forget how the unit ended before: a load that was killed is no failure of the node."""

@@ -9,6 +9,7 @@ import typing as t
 from pathlib import Path
 
 import pytest
+from ansible_collections.modelops.vllm.plugins.module_utils._errors import ModelopsError
 from ansible_collections.modelops.vllm.plugins.module_utils._serve.node import Node
 
 UNIT = "vllm-main.service"
@@ -17,15 +18,16 @@ UNIT = "vllm-main.service"
 class Systemctl:
     """Answers is-enabled; keeps what else it was asked."""
 
-    def __init__(self, enablement: str) -> None:
+    def __init__(self, enablement: str, fails: str = "") -> None:
         self.enablement = enablement
+        self.fails = fails
         self.commands: list[list[str]] = []
 
     def __call__(self, argv: t.Sequence[str]) -> tuple[int, str, str]:
         if argv[1] == "is-enabled":
             return 0, f"{self.enablement}\n", ""
         self.commands.append(list(argv[1:]))
-        return 0, "", ""
+        return (1, "", "Failed to do so:\n Read-only file system\n") if argv[1] == self.fails else (0, "", "")
 
 
 def node(enablement: str, units: Path) -> tuple[Node, Systemctl]:
@@ -65,3 +67,22 @@ def test_no_link_of_another_engine_is_left_behind(enablement: str, tmp_path: Pat
     link.symlink_to(f"/etc/systemd/system/{UNIT}")
     node(enablement, tmp_path)[0].disable(UNIT)
     assert not link.is_symlink()
+
+
+@pytest.mark.parametrize(
+    ("enablement", "fails"), [("disabled", "enable"), ("enabled", "disable"), ("generated", "daemon-reload")]
+)
+def test_what_systemd_refuses_is_an_error_with_what_it_said(enablement: str, fails: str, tmp_path: Path) -> None:
+    asked = Node("", Systemctl(enablement, fails), str(tmp_path))
+    change = asked.disable if fails == "disable" else asked.enable
+    with pytest.raises(
+        ModelopsError, match=rf"systemctl {fails} .*ended with status 1 and said: Failed to do so: Read"
+    ):
+        change(UNIT)
+
+
+@pytest.mark.parametrize("enablement", ["disabled", "not-found", "static"])
+def test_a_unit_that_does_not_start_at_boot_need_not_be_disabled(enablement: str, tmp_path: Path) -> None:
+    systemctl = Systemctl(enablement, "disable")
+    Node("", systemctl, str(tmp_path)).disable(UNIT)
+    assert systemctl.commands == [["disable", "--", UNIT]]
