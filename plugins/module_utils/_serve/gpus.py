@@ -21,13 +21,17 @@ DEFAULT_FRACTION: t.Final = 0.92
 
 @dataclass(frozen=True)
 class Gpu:
-    """One GPU that a release wants: MiB, and the processes on it as :func:`_gpu.owners.merge` gives them."""
+    """One GPU that a release wants: MiB, and the processes on it as :func:`_gpu.owners.merge` gives them.
+
+    ``unified``: its memory is that of the host.
+    """
 
     index: str
     total: int
     free: int
     need: int
     processes: tuple[t.Mapping[str, t.Any], ...]
+    unified: bool = False
 
 
 class Gpus:
@@ -54,29 +58,22 @@ class Gpus:
             for index in sorted(wanted.keys() - seen.keys())
         ]
         for gpu in seen.values():
+            own = [p["used_memory_mib"] for p in gpu.processes if p["unit"] in ours]
             foreign = [p for p in gpu.processes if p["unit"] not in ours]
-            if not foreign:
-                continue
-            own = sum(p["used_memory_mib"] or 0 for p in gpu.processes if p["unit"] in ours)
-            left = gpu.free + own
-            who = "; ".join(map(describe, foreign))
+            left = gpu.free + sum(mib or 0 for mib in own)
             numbers = {"index": gpu.index, "free_mib": left, "need_mib": gpu.need, "pids": [p["pid"] for p in foreign]}
-            if left < gpu.need:
+            if foreign:
+                findings.append(_beside(gpu, "; ".join(map(describe, foreign)), numbers))
+            # Of a process whose memory is that of the host nvidia-smi shows a part.
+            elif left < gpu.need and None not in own and not (own and gpu.unified):
                 findings.append(
                     error(
-                        "gpu-taken",
-                        f"GPU {gpu.index} will have {left} MiB free of {gpu.need} MiB needed. It is used by {who}.",
-                        "Stop it yourself if it may go: this role stops its own units only. Or set serve_devices to"
-                        " other GPUs, or lower serve_gpu_memory_utilization.",
-                        **numbers,
-                    )
-                )
-            else:
-                findings.append(
-                    warning(
-                        "gpu-shared",
-                        f"GPU {gpu.index} is also used by {who}.",
-                        "It fits beside it; what it takes later is missing for the model.",
+                        "gpu-memory-hidden",
+                        f"GPU {gpu.index} will have {left} MiB free of {gpu.need} MiB needed, and no process that"
+                        " nvidia-smi shows holds the rest.",
+                        "A container, a virtual machine or MIG may hold it, or a process that hangs in the driver: look"
+                        " at fuser -v /dev/nvidia*. Without any, reset the GPU or reboot. Or set serve_devices to other"
+                        " GPUs, or lower serve_gpu_memory_utilization.",
                         **numbers,
                     )
                 )
@@ -122,8 +119,26 @@ class Gpus:
             if index in wanted:
                 total, free = gpu["memory_mib"] or 0, gpu["memory_free_mib"] or 0
                 held = tuple(p for p in processes if p["gpu_uuid"] == gpu["uuid"])
-                seen[index] = Gpu(index, total, free, int(total * wanted[index]), held)
+                seen[index] = Gpu(index, total, free, int(total * wanted[index]), held, gpu["unified_memory"])
         return seen, ""
+
+
+def _beside(gpu: Gpu, who: str, numbers: t.Mapping[str, t.Any]) -> Finding:
+    """What it means that processes are on the GPU which stay."""
+    if numbers["free_mib"] < gpu.need:
+        return error(
+            "gpu-taken",
+            f"GPU {gpu.index} will have {numbers['free_mib']} MiB free of {gpu.need} MiB needed. It is used by {who}.",
+            "Stop it yourself if it may go: this role stops its own units only. Or set serve_devices to"
+            " other GPUs, or lower serve_gpu_memory_utilization.",
+            **numbers,
+        )
+    return warning(
+        "gpu-shared",
+        f"GPU {gpu.index} is also used by {who}.",
+        "It fits beside it; what it takes later is missing for the model.",
+        **numbers,
+    )
 
 
 def _wanted(releases: t.Sequence[Release]) -> dict[str, float]:

@@ -25,6 +25,8 @@ class Smi:
         self.root = root
         self.processes: list[tuple[int, int, int]] = []  # pid, GPU, MiB
         self.hidden = [0, 0]  # MiB that are used without a process
+        self.unknown: set[int] = set()  # pids whose memory nvidia-smi does not tell
+        self.unified = False  # no memory but that of this host
         self.output: Output | None = None
 
     def process(self, pid: int, gpu: int, mib: int, unit: str = "", name: str = "VLLM::Worker_TP0") -> None:
@@ -41,9 +43,11 @@ class Smi:
             rows = [HEADER]
             for n in (0, 1):
                 used = self.hidden[n] + sum(mib for _pid, gpu, mib in self.processes if gpu == n)
-                rows.append(f"{n}, X, GPU-{n}, 100000 MiB, {used} MiB, {100000 - used} MiB, 580.1, 0000{n}:01:00.0")
+                memory = f"100000 MiB, {used} MiB, {100000 - used} MiB" if not self.unified else "[N/A], [N/A], [N/A]"
+                rows.append(f"{n}, X, GPU-{n}, {memory}, 580.1, 0000{n}:01:00.0")
             return Output("\n".join(rows), "", 0)
-        rows = [APPS] + [f"{pid}, GPU-{gpu}, {mib} MiB" for pid, gpu, mib in self.processes]
+        told = {pid: "[N/A]" if pid in self.unknown else f"{mib} MiB" for pid, _gpu, mib in self.processes}
+        rows = [APPS] + [f"{pid}, GPU-{gpu}, {told[pid]}" for pid, gpu, _mib in self.processes]
         return Output("\n".join(rows), "", 0)
 
 
@@ -137,6 +141,32 @@ def test_memory_that_no_process_holds_is_waited_for_too(smi: Smi) -> None:
     assert gpus(smi).holders([release("0", "1")], {UNIT}, room=True) == [
         "GPU 0: 50000 MiB free of 92000 MiB needed, used by no process that nvidia-smi shows"
     ]
+
+
+def test_memory_that_no_process_holds_is_an_error_before_anything_is_stopped(smi: Smi) -> None:
+    smi.hidden = [50000, 0]
+    smi.process(10, 0, 20000, UNIT)
+    (finding,) = gpus(smi).judge([release("0", "1")], {UNIT})
+    assert (finding.id, finding.severity) == ("gpu-memory-hidden", "error")
+    assert finding.message == (
+        "GPU 0 will have 50000 MiB free of 92000 MiB needed, and no process that nvidia-smi shows holds the rest."
+    )
+    assert finding.numbers == {"index": "0", "free_mib": 50000, "need_mib": 92000, "pids": []}
+    assert gpus(smi).judge([release("0", fraction=0.5)], {UNIT}) == []
+
+
+def test_a_process_of_its_own_whose_memory_is_unknown_may_hold_all_that_is_missing(smi: Smi) -> None:
+    smi.hidden = [90000, 0]
+    smi.process(10, 0, 0, UNIT)
+    smi.unknown = {10}
+    assert gpus(smi).judge([release("0")], {UNIT}) == []
+
+
+def test_what_a_process_holds_of_the_memory_of_the_host_is_not_known(smi: Smi) -> None:
+    smi.unified = True
+    assert [f.id for f in gpus(smi).judge([release("0", fraction=1.0)], {UNIT})] == ["gpu-memory-hidden"]
+    smi.process(10, 0, 1, UNIT)
+    assert gpus(smi).judge([release("0", fraction=1.0)], {UNIT}) == []
 
 
 def test_a_process_of_the_unit_is_waited_for_though_there_is_room(smi: Smi) -> None:
