@@ -12,6 +12,7 @@ SCENARIOS := $(sort $(notdir $(patsubst %/molecule.yml,%,$(wildcard molecule/*/m
 setup: .venv/.made $(LINK)
 	@scripts/system_packages.sh
 	@scripts/node_image.sh
+	@scripts/podman_node.sh
 	@scripts/cpu_vllm.sh
 	@scripts/test_models.sh
 	@scripts/promtool.sh

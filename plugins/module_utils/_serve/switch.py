@@ -11,18 +11,20 @@ that was killed) has left its journal: the next one goes back, if it has to, to 
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import typing as t
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
 
 from .._errors import ModelopsError
-from .._findings import Finding, as_dicts, has_errors, warning
+from .._findings import Finding, as_dicts, error, has_errors, warning
 from .causes import Cause
 from .journal import Entry, Journal
 from .node import CancelledError, Node
 from .ready import Outcome
-from .release import Release, Store, install, installed, uninstall
+from .release import Release, Store, install, installed, restore, uninstall
+from .situation import about_the_same, alive, find, missing, not_ours, rivals, way_back
 from .stopping import stop_units
 
 _GPU_POLL: t.Final = 1.0
@@ -74,6 +76,10 @@ class Switch:
     def __init__(self, node: Node, store: Store, limits: Limits, tell: t.Callable[[str], None]) -> None:
         self._node, self._store, self._limits, self._tell = node, store, limits, tell
         self._journal = Journal(store.state_dir)
+        self._touched: set[str] = set()
+        """Units that this switch has stopped or started."""
+        self._leaving: list[Release] = []
+        """Instances that make room: they start at boot until what replaces them does."""
         self.report = Report()
 
     def run(self, targets: t.Sequence[Release]) -> None:
@@ -83,14 +89,15 @@ class Switch:
         """
         self._check_files(targets)
         cut_off = self._cut_off(targets)
-        rivals = self._rivals(targets)
+        self._leaving = rivals(self._node, self._store, targets)
         changing = [r for r in targets if not self._runs(r)]
-        before = self._before(targets, rivals, cut_off)
-        if not changing and not rivals:
+        before = way_back(self._node, self._store, targets, self._leaving, cut_off)
+        if not changing and not self._leaving:
             changing = self._prove_unchanged(targets, before, cut_off)
             if not changing:
                 return
-        self._check(changing, rivals)
+        self._check_way_back(before)
+        self._check(changing, self._leaving)
         entry = Entry(
             started=self._node.date(),
             targets={r.instance: r.id for r in targets},
@@ -99,15 +106,26 @@ class Switch:
         self._journal.write(entry)
         self.report.changed = True
         try:
-            self._exchange(entry, changing, rivals)
-            unchanged = [r for r in targets if r not in changing]
-            self._commit(entry, [*changing, *unchanged])
-        except (SwitchError, ModelopsError, OSError) as e:
-            failure = (
-                e if isinstance(e, SwitchError) else SwitchError(Cause("switch-error", str(e), "See the message."))
-            )
-            failure.nothing_serves = self._go_back(entry, changing, before)
+            self._exchange(entry, changing, self._leaving)
+            self._prove([r for r in targets if r not in changing and not self._is_good(r)])
+            self._commit(entry, targets)
+        except Exception as e:  # whatever it is, what served before has to come back
+            failure = e if isinstance(e, SwitchError) else SwitchError(_unexpected(e))
+            failure.nothing_serves = self._go_back(entry, targets, before)
             raise failure from e
+
+    def would_change(self, targets: t.Sequence[Release]) -> bool:
+        """Whether :meth:`run` would do more than ask. Reads only."""
+        last = self._journal.read()
+        return (
+            bool(rivals(self._node, self._store, targets))
+            or not all(self._runs(r) and self._node.enabled(r.unit) and self._is_good(r) for r in targets)
+            or (last is not None and not last.ended)
+        )
+
+    def would_stop(self, releases: t.Sequence[Release]) -> bool:
+        """Whether :meth:`stop` would do something. Reads only."""
+        return any(alive(self._node, r) for r in releases)
 
     def stop(self, releases: t.Sequence[Release]) -> None:
         """Stop these instances and keep them from starting at boot. Raises SwitchError when one cannot be stopped."""
@@ -118,7 +136,17 @@ class Switch:
             self._tell("stopping " + ", ".join(r.unit for r in running))
             self._stop(running)
         self._retire(enabled)
+        self._forget({r.instance for r in releases})
         self._wait_for_gpus(running, {r.unit for r in running}, room=False)
+
+    def _forget(self, instances: t.Collection[str]) -> None:
+        """What was stopped on purpose is not brought back by a later run."""
+        last = self._journal.read()
+        if last is None or last.ended:
+            return
+        last.targets = {i: r for i, r in last.targets.items() if i not in instances}
+        last.before = {i: r for i, r in last.before.items() if i not in instances}
+        self._phase(last, last.phase if last.targets or last.before else "gone-back")
 
     # What a switch before this one has left
 
@@ -127,9 +155,7 @@ class Switch:
         last = self._journal.read()
         if last is None or last.ended:
             return None
-        meant = [r for i, id_ in {**last.before, **last.targets}.items() if (r := self._find(i, id_)) is not None]
-        services, devices = {r.service for r in targets}, _devices(targets)
-        if any(r.service in services or r.devices & devices for r in meant):
+        if about_the_same(self._store, last, targets):
             return last
         self._finish(last)
         return None
@@ -140,10 +166,11 @@ class Switch:
         Raises ModelopsError when neither comes up.
         """
         self._tell("an earlier switch was cut off: settling it first")
-        wanted = [r for i, id_ in last.targets.items() if (r := self._find(i, id_)) is not None]
-        before = [r for i, id_ in last.before.items() if (r := self._find(i, id_)) is not None]
+        wanted, before = find(self._store, last.targets), find(self._store, last.before)
         try:
-            if wanted and all(self._runs(r) for r in wanted):
+            self._leaving = rivals(self._node, self._store, wanted)
+            gone = not any(self._node.runs(r.unit) for r in self._leaving)
+            if wanted and gone and all(self._runs(r) for r in wanted):
                 self._prove(wanted)
                 self._commit(last, wanted)
                 return
@@ -170,37 +197,6 @@ class Switch:
             and self._node.state(release.unit).active == "active"
         )
 
-    def _rivals(self, targets: t.Sequence[Release]) -> list[Release]:
-        """Other instances of this node that must go: same service under another instance name, or same GPUs."""
-        names = {r.instance for r in targets}
-        services = {r.service for r in targets}
-        devices = _devices(targets)
-        found = []
-        for instance in self._store.instances():
-            current = self._store.linked(instance, "current")
-            if instance in names or current is None:
-                continue
-            if current.service in services or current.devices & devices:
-                found.append(current)
-        return [r for r in found if self._node.runs(r.unit) or self._node.enabled(r.unit)]
-
-    def _before(
-        self, targets: t.Sequence[Release], rivals: t.Sequence[Release], cut_off: Entry | None
-    ) -> list[Release]:
-        """What to go back to: what served before a switch that was cut off, else what runs, else what was good last."""
-        if cut_off is not None:
-            return [r for i, id_ in cut_off.before.items() if (r := self._find(i, id_)) is not None]
-        own = [r for x in targets if (r := self._store.linked(x.instance, "last_good")) is not None]
-        running = [r for r in own if self._node.runs(r.unit)]
-        running += [self._store.linked(r.instance, "last_good") or r for r in rivals if self._node.runs(r.unit)]
-        return running or own
-
-    def _find(self, instance: str, id_: str) -> Release | None:
-        try:
-            return self._store.get(instance, id_)
-        except ModelopsError:
-            return None
-
     # Before the stop
 
     def _check_files(self, targets: t.Sequence[Release]) -> None:
@@ -211,10 +207,35 @@ class Switch:
                     "Remove the directory and deploy again.",
                 )
 
-    def _check(self, changing: t.Sequence[Release], rivals: t.Sequence[Release]) -> None:
+    def _check_way_back(self, before: t.Sequence[Release]) -> None:
+        """Nothing that serves is stopped before it is known that it can come back."""
+        for release in before:
+            lost = missing(release) if release.intact() or restore(release) else [release.path]
+            if not lost:
+                continue
+            text = f"{', '.join(lost)} of release {release.id} of {release.unit}, to go back to, is missing or changed."
+            if alive(self._node, release):
+                raise ModelopsError(
+                    f"Nothing was stopped. {text}",
+                    "Bring it back, or stop that service first with the playbook stop.yml: then nothing has to.",
+                )
+            self.report.findings.append(warning("way-back-damaged", text, "It cannot be gone back to."))
+
+    def _check(self, changing: t.Sequence[Release], leaving: t.Sequence[Release]) -> None:
         """Everything that can be known before something is stopped."""
-        ours = {r.unit for r in [*changing, *rivals]}
+        ours = {r.unit for r in [*changing, *leaving]}
         findings = self._node.disk_findings(self._store.state_dir)
+        findings += not_ours(self._node, self._store, changing)
+        findings += [
+            error(
+                "release-incomplete",
+                f"{path}, which release {r.id} needs, is not there.",
+                "Deploy it again.",
+                path=path,
+            )
+            for r in changing
+            for path in missing(r)
+        ]
         findings += [f for r in changing for f in self._node.port_findings(r, ours)]
         findings += self._node.gpu_findings(changing, ours)
         self.report.findings += findings
@@ -224,13 +245,12 @@ class Switch:
 
     # The exchange
 
-    def _exchange(self, entry: Entry, changing: t.Sequence[Release], rivals: t.Sequence[Release]) -> None:
-        going = [r for r in [*rivals, *self._running_under(changing)] if self._node.runs(r.unit)]
+    def _exchange(self, entry: Entry, changing: t.Sequence[Release], leaving: t.Sequence[Release]) -> None:
+        going = [r for r in [*leaving, *self._running_under(changing)] if self._node.runs(r.unit)]
         if going:
             self._tell("stopping " + ", ".join(r.unit for r in going))
             self._stop(going)
-        self._retire(rivals)
-        self.report.stopped = [r.unit for r in rivals]
+        self.report.stopped = [r.unit for r in leaving]
         self._wait_for_gpus(changing, {r.unit for r in going}, room=True)
         self._phase(entry, "starting")
         for release in changing:
@@ -246,6 +266,7 @@ class Switch:
         answering = set() if kill else {r.unit for r in releases if self._node.answers(r)}
         if answering and self.report.silent_since is None:
             self.report.silent_since = self._node.now()
+        self._touched |= {r.unit for r in releases}
         stuck = stop_units(self._node, [r.unit for r in releases], answering, self._limits.stop, kill=kill)
         if stuck:
             raise SwitchError(
@@ -281,10 +302,12 @@ class Switch:
             self._node.sleep(_GPU_POLL)
 
     def _activate(self, release: Release) -> None:
-        old = self._store.linked(release.instance, "current")
+        self._touched.add(release.unit)
         install(release)
-        if old is not None:
-            uninstall(old, {f["dest"] for f in release.files})
+        kept = {f["dest"] for f in release.files}
+        for other in self._store.releases(release.instance):
+            # Also those of one that was cut off: a unit file would hide the one that Quadlet makes.
+            uninstall(other, kept)
         self._store.point(release, "current")
 
     def _start_and_prove(self, releases: t.Sequence[Release]) -> None:
@@ -327,11 +350,31 @@ class Switch:
             raise
 
     def _commit(self, entry: Entry, releases: t.Sequence[Release]) -> None:
+        self._keep(releases)
+        self._retire(self._leaving)
+        if entry.before and entry.before != entry.targets:
+            for service in {r.service for r in releases}:
+                with contextlib.suppress(OSError):
+                    self._journal.remember(service, entry)
+        self._note(entry, "done")
+        self.report.pruned = [id_ for r in releases for id_ in self._store.prune(r.instance, self._limits.keep)]
+
+    def _keep(self, releases: t.Sequence[Release]) -> None:
+        """They have answered: they start at boot, and are the last good ones. A full disk is no reason to stop them."""
         for release in releases:
             self._node.enable(release.unit)
-            self._store.mark_proven(release, self._node.date())
-        self._phase(entry, "done")
-        self.report.pruned = [id_ for r in releases for id_ in self._store.prune(r.instance, self._limits.keep)]
+            try:
+                self._store.mark_proven(release, self._node.date())
+            except OSError as e:
+                text = (
+                    f"It could not be written that release {release.id} of {release.unit} has answered: {e.strerror}."
+                )
+                self.report.findings.append(warning("not-recorded", text, "Free space and run again."))
+
+    def _note(self, entry: Entry, phase: t.Any) -> None:
+        """A phase after which nothing depends on the journal any more: a full disk must not end what goes on."""
+        with contextlib.suppress(OSError):
+            self._phase(entry, phase)
 
     def _phase(self, entry: Entry, phase: t.Any) -> None:
         entry.phase = phase
@@ -350,8 +393,9 @@ class Switch:
         try:
             self._prove(targets)
         except SwitchError as failure:
-            if any(self._node.state(r.unit).active != "active" for r in targets):
-                return list(targets)
+            dead = [r for r in targets if self._node.state(r.unit).active != "active"]
+            if dead:
+                return dead
             if unproven:
                 entry = cut_off or Entry(self._node.date(), {r.instance: r.id for r in targets})
                 self.report.changed = True
@@ -375,21 +419,24 @@ class Switch:
 
     # When it failed
 
-    def _go_back(self, entry: Entry, changing: t.Sequence[Release], before: t.Sequence[Release]) -> str:
+    def _go_back(self, entry: Entry, targets: t.Sequence[Release], before: t.Sequence[Release]) -> str:
         """Have ``before`` serve again; without one the new units are stopped and stay so.
 
         Returns why that failed as well, an empty string when it did not.
         """
-        self._phase(entry, "going-back")
-        wanted = {r.unit: r.id for r in before}
+        self._note(entry, "going-back")
+        wanted = {r.unit for r in before}
         try:
-            self._stop([r for r in changing if self._node.runs(r.unit)], kill=True)
-            self._retire([r for r in changing if r.unit not in wanted])
+            # What was never touched, or goes on as it was, is no part of the failure.
+            kept = {r.unit for r in before if r.unit not in self._touched and self._runs(r)}
+            doomed = [r for r in targets if r.unit not in kept]
+            self._stop([r for r in doomed if self._node.runs(r.unit)], kill=True)
+            self._retire([r for r in doomed if r.unit not in wanted])
             self._bring_back(before)
-        except (SwitchError, ModelopsError, OSError) as e:
-            self._phase(entry, "failed")
+        except Exception as e:  # both have failed: nothing is left but to say so
+            self._note(entry, "failed")
             return f"[{e.cause.id}] {e.cause.line} {e.cause.remedy}" if isinstance(e, SwitchError) else str(e)
-        self._phase(entry, "gone-back")
+        self._note(entry, "gone-back")
         return ""
 
     def _bring_back(self, before: t.Sequence[Release]) -> None:
@@ -403,14 +450,16 @@ class Switch:
             self._activate(release)
         self._tell("going back to " + ", ".join(f"{r.unit} release {r.id}" for r in before) if before else "stopped")
         if resting:
-            self._start_and_prove(before)
-        else:
-            self._prove(before)
+            self._node.reload()
         for release in before:
+            # It was proven once: should it be slow now, it still starts with the node.
             self._node.enable(release.unit)
-            self._store.mark_proven(release, self._node.date())
+        if resting:
+            self._start_and_prove(resting)
+        self._prove([r for r in before if r not in resting])
+        self._keep(before)
         self.report.back = list(before)
 
 
-def _devices(releases: t.Sequence[Release]) -> frozenset[str]:
-    return frozenset().union(*(r.devices for r in releases))
+def _unexpected(e: Exception) -> Cause:
+    return Cause("switch-error", f"{type(e).__name__}: {e}", "See the message; if it is none of the node, report it.")

@@ -140,18 +140,44 @@ def _masked(before: str, after: str) -> tuple[str, str]:
 # --------------------------------------------------------------------------------------------- vllm_switch
 
 
+_BOUNDS: t.Final[t.Mapping[str, tuple[int, int]]] = {
+    "ready_timeout": (1, 86400),
+    "stop_timeout": (1, 86400),
+    "gpu_timeout": (1, 86400),
+    "keep_releases": (1, 1000),
+}
+
+
 def switch(module: AnsibleModule) -> None:
     """vllm_switch"""
     p = module.params
+    for name, (low, high) in _BOUNDS.items():
+        if not low <= p[name] <= high:
+            raise ModelopsError(f"{name} is {p[name]}; it must be from {low} to {high}.", "Correct it.")
     store = Store(p["state_dir"])
     limits = Limits(p["ready_timeout"], p["stop_timeout"], p["gpu_timeout"], p["keep_releases"])
     node = Node(p["nvidia_smi"])
-    if module.check_mode:
-        module.exit_json(**_predicted(p, store, node))
+    try:
+        if module.check_mode:
+            result = _predicted(p, store, GroupSwitch(node, store, limits, lambda _line: None))
+        else:
+            result = _switch(module, store, node, limits)
+    except ModelopsError as e:
+        result = {"failed": True, "msg": str(e), "ready": False, **e.result}
+    result = _scrubbed(result, [r for instance in store.instances() for r in store.releases(instance)])
+    if result.pop("failed", False):
+        module.fail_json(**result)
+    module.exit_json(**result)
+
+
+def _switch(module: AnsibleModule, store: Store, node: Node, limits: Limits) -> dict[str, t.Any]:
+    p = module.params
     wanted = {i["instance"]: i["release"] or p["state"] for i in p["instances"]}
+    # As long as a switch that fails and goes back may take. Meanwhile the progress of that one is shown.
+    patience = 2 * limits.ready + limits.stop + 2 * limits.gpu
     with (
+        locked(p["state_dir"], wanted, patience, lambda _line: None),
         ProgressFile(shared_path(PROGRESS), run_id(module.tmpdir)) as progress,
-        locked(p["state_dir"], wanted, p["ready_timeout"], progress.tell),
     ):
         start = node.now()
         targets = _targets(p, store, node)
@@ -162,9 +188,20 @@ def switch(module: AnsibleModule) -> None:
             else:
                 work.run(targets, together=p["together"])
         except SwitchError as e:
-            module.fail_json(**_failure(p, work, targets, e, round(node.now() - start, 1)))
-        seconds = round(node.now() - start, 1)
-    module.exit_json(**_result(work, targets, seconds), ready=p["state"] != "stopped", cause=None, log_tail=[])
+            return {"failed": True, **_failure(p, work, targets, e, round(node.now() - start, 1))}
+        result = _result(work, targets, round(node.now() - start, 1))
+    return {**result, "ready": p["state"] != "stopped", "cause": None, "log_tail": []}
+
+
+def _scrubbed(value: t.Any, releases: t.Sequence[Release]) -> t.Any:
+    """The value with no secret of any release of the node in its texts: logs of vLLM may hold one."""
+    if isinstance(value, str):
+        return mask(value, releases)
+    if isinstance(value, dict):
+        return {key: _scrubbed(x, releases) for key, x in value.items()}
+    if isinstance(value, list):
+        return [_scrubbed(x, releases) for x in value]
+    return value
 
 
 def _targets(p: t.Mapping[str, t.Any], store: Store, node: Node) -> list[Release]:
@@ -192,9 +229,8 @@ def _earlier(store: Store, name: str, id_: str) -> list[Release]:
     """What a rollback of the service ``name`` goes back to: ``id_``, or what served before its last switch."""
     if id_:
         return [store.get(name, id_)]
-    last = Journal(store.state_dir).read()
-    names = {name, *_service(store, name)}
-    if last is not None and names & last.targets.keys() and last.before and last.before != last.targets:
+    last = Journal(store.state_dir).recall(name)
+    if last is not None:
         return [store.get(instance, release) for instance, release in last.before.items()]
     previous = store.previous(name)
     if previous is None:
@@ -205,15 +241,17 @@ def _earlier(store: Store, name: str, id_: str) -> list[Release]:
     return [previous]
 
 
-def _predicted(p: t.Mapping[str, t.Any], store: Store, node: Node) -> dict[str, t.Any]:
+def _predicted(p: t.Mapping[str, t.Any], store: Store, work: Switch) -> dict[str, t.Any]:
     """What check mode can say: whether a run would change something."""
-    if p["state"] == "switched":
-        links = [(i["release"], store.linked(i["instance"], "current")) for i in p["instances"]]
-        changed = any(not id_ or now is None or now.id != id_ or not node.runs(now.unit) for id_, now in links)
-    else:
+    if p["state"] == "switched" and not all(i["release"] for i in p["instances"]):
+        changed = True  # the release would be staged first
+    elif p["state"] == "stopped":
         names = [name for i in p["instances"] for name in _service(store, i["instance"])]
-        units = [r.unit for name in names if (r := store.linked(name, "current")) is not None]
-        changed = p["state"] == "rolled_back" or any(node.runs(u) or node.enabled(u) for u in units)
+        changed = work.would_stop([r for name in names if (r := store.linked(name, "current")) is not None])
+    elif p["state"] == "rolled_back":
+        changed = work.would_change([r for i in p["instances"] for r in _earlier(store, i["instance"], i["release"])])
+    else:
+        changed = work.would_change([store.get(i["instance"], i["release"]) for i in p["instances"]])
     return {"changed": changed, "ready": None, "seconds": 0.0, "instances": [], "stopped": [], "findings": []}
 
 
@@ -242,20 +280,16 @@ def _result(work: Switch, targets: t.Sequence[Release], seconds: float) -> dict[
 def _failure(
     p: t.Mapping[str, t.Any], work: Switch, targets: t.Sequence[Release], failure: SwitchError, seconds: float
 ) -> dict[str, t.Any]:
-    """Both stories: why the new release failed, and what serves now. No secret of a release is told."""
-
-    def clean(text: str) -> str:
-        return mask(text, targets)
-
-    cause = {key: clean(value) for key, value in failure.cause.as_dict().items()}
-    tail = [clean(line) for line in failure.log_tail]
+    """Both stories: why the new release failed, and what serves now."""
+    cause, tail = failure.cause.as_dict(), failure.log_tail
     back, units = work.report.back, ", ".join(r.unit for r in targets)
     waits = [work.report.outcomes[r.unit].seconds for r in back if r.unit in work.report.outcomes]
     if p["state"] == "stopped":
-        story = f"{units} may still run [{cause['id']}]: {cause['line']}\n{cause['remedy']}"
+        how = "is stopped" if cause["id"] == "gpu-not-free" else "may still run"
+        story = f"{units} {how} [{cause['id']}]: {cause['line']}\n{cause['remedy']}"
     else:
         if failure.nothing_serves:
-            state = f"NOTHING SERVES on {units}. What served before did not come back: {clean(failure.nothing_serves)}"
+            state = f"NOTHING SERVES on {units}. What served before did not come back: {failure.nothing_serves}"
         elif back:
             who = ", ".join(f"{r.unit} with release {r.id}" for r in back)
             gap = "" if work.report.silence is None else f" after {work.report.silence} s without service"

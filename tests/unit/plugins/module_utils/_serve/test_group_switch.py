@@ -340,6 +340,8 @@ def test_a_node_that_has_nothing_to_go_back_to_does_not_keep_the_other_waiting(p
     for link in ("last_good", "current"):
         (pair.worker.root / "state/instances/main" / link).unlink()
     pair.worker.node.stop(UNIT)
+    for file in pair.worker.store.releases("main")[0].files:
+        Path(file["dest"]).unlink()
     releases = [host.release("b") for host in pair.hosts]
     pair.worker.node.broken = {releases[1].id}
     pair.switch(*releases)

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import typing as t
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 from ansible_collections.modelops.vllm.plugins.module_utils._errors import ModelopsError
 from ansible_collections.modelops.vllm.plugins.module_utils._findings import Finding, error
+from ansible_collections.modelops.vllm.plugins.module_utils._serve import render
 from ansible_collections.modelops.vllm.plugins.module_utils._serve.causes import Cause
 from ansible_collections.modelops.vllm.plugins.module_utils._serve.journal import Journal
 from ansible_collections.modelops.vllm.plugins.module_utils._serve.ready import Outcome
@@ -138,7 +140,7 @@ class World:
         self.count += 1
         files = [{"name": "unit.service", "dest": str(self.root / f"vllm-{instance}.service"), "mode": "0644"}]
         base = {"instance": instance, "unit": f"vllm-{instance}.service", "files": files, "question": {}}
-        text = {"unit.service": f"[Unit]\nDescription={name}\n"}
+        text = {"unit.service": f"{render.HEADER}[Unit]\nDescription={name}\n"}
         release, _new = self.store.stage(text, {**base, **facts}, f"2026-11-30T10:00:{self.count:02d}Z")
         return release
 
@@ -488,3 +490,215 @@ def test_a_cut_off_switch_to_the_same_release_goes_on_loading(world: World) -> N
     world.switch(b)
     assert not any(x.startswith(("stop", "start")) for x in world.node.log)
     assert world.store.linked("main", "last_good") == b
+
+
+# What a review found, each with the moment at which it hurt.
+
+
+def full_disk(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_space(*_args: t.Any) -> t.NoReturn:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Journal, "write", no_space)
+    monkeypatch.setattr(world.store, "mark_proven", no_space)
+
+
+def test_a_disk_that_a_release_has_filled_does_not_block_the_way_back(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a, b = world.release(name="a"), world.release(name="b")
+    world.switch(a)
+    world.node.broken = {b.id}
+    prove = world.node.prove
+
+    def fill(release: Release, *args: t.Any) -> Outcome:
+        if release.id == b.id:
+            full_disk(world, monkeypatch)
+        return prove(release, *args)
+
+    monkeypatch.setattr(world.node, "prove", fill)
+    work, failure = world.fails(b)
+    assert (failure.cause, failure.nothing_serves) == (OOM, "")
+    assert world.serving() == {a.unit: a.id}
+    assert [f.id for f in work.report.findings] == ["not-recorded"]
+
+
+def test_a_release_that_answers_is_not_stopped_for_a_full_disk(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    a, b = world.release(name="a"), world.release(name="b")
+    world.switch(a)
+    prove = world.node.prove
+
+    def fill(release: Release, *args: t.Any) -> Outcome:
+        full_disk(world, monkeypatch)
+        return prove(release, *args)
+
+    monkeypatch.setattr(world.node, "prove", fill)
+    work = world.switch(b)
+    assert [f.id for f in work.report.findings] == ["not-recorded"]
+    assert world.serving() == {b.unit: b.id}
+
+
+def test_whatever_goes_wrong_the_old_release_comes_back(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    a, b = world.release(name="a"), world.release(name="b")
+    world.switch(a)
+    start = world.node.start
+
+    def odd(unit: str) -> str:
+        monkeypatch.setattr(world.node, "start", start)
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(world.node, "start", odd)
+    _work, failure = world.fails(b)
+    assert failure.cause.line == "RuntimeError: can't start new thread"
+    assert world.serving() == {a.unit: a.id}
+
+
+def test_a_unit_of_our_name_that_somebody_else_made_is_never_touched(world: World) -> None:
+    theirs = world.root / "vllm-main.service"
+    theirs.write_text("[Service]\nExecStart=/opt/mine\n", encoding="utf-8")
+    world.node.states["vllm-main.service"] = LIVE
+    with pytest.raises(ModelopsError, match=r"Nothing was stopped.\nvllm-main.service is not known"):
+        world.switch(world.release())
+    assert world.node.log == []
+    assert theirs.read_text(encoding="utf-8") == "[Service]\nExecStart=/opt/mine\n"
+
+
+def test_a_damaged_way_back_is_mended_from_the_files_in_place(world: World) -> None:
+    a, b = world.release(name="a"), world.release(name="b")
+    world.switch(a)
+    Path(a.path, "unit.service").unlink()
+    world.node.broken = {b.id}
+    world.fails(b)
+    assert world.serving() == {a.unit: a.id}
+    assert a.intact()
+
+
+def test_a_way_back_that_is_lost_is_known_before_the_stop(world: World) -> None:
+    a, b = world.release(name="a"), world.release(name="b")
+    world.switch(a)
+    Path(a.path, "unit.service").unlink()
+    (world.root / "vllm-main.service").write_text(f"{render.HEADER}changed\n", encoding="utf-8")
+    world.node.log.clear()
+    with pytest.raises(ModelopsError, match=r"Nothing was stopped\. .*is missing or changed"):
+        world.switch(b)
+    assert world.node.log == []
+
+
+def test_weights_that_were_removed_are_noticed_before_the_stop(world: World, tmp_path: Path) -> None:
+    model = tmp_path / "model"
+    model.mkdir()
+    (model / "config.json").write_text("{}", encoding="utf-8")
+    a, b = world.release(name="a"), world.release(name="b", model_dir=str(model))
+    world.switch(b)
+    world.switch(a)
+    (model / "config.json").unlink()
+    world.node.log.clear()
+    with pytest.raises(ModelopsError, match=r"Nothing was stopped.\n.*config\.json, which release"):
+        world.switch(b)
+    assert world.node.log == []
+
+
+def test_what_makes_room_starts_at_boot_until_the_new_one_does(world: World) -> None:
+    kimi = world.release("kimi", devices=["0"])
+    world.switch(kimi)
+    minimax = world.release("minimax", devices=["0"])
+    cut(world, 3, minimax)
+    assert world.node.boot == {kimi.unit}
+
+
+def test_what_is_slow_to_come_back_still_starts_at_boot(world: World) -> None:
+    kimi = world.release("kimi", devices=["0"])
+    world.switch(kimi)
+    minimax = world.release("minimax", devices=["0"])
+    world.node.broken = {kimi.id, minimax.id}
+    world.fails(minimax)
+    assert world.node.boot == {kimi.unit}
+
+
+def test_a_replica_that_a_cut_off_switch_has_started_makes_room_for_the_way_back(world: World) -> None:
+    one = world.release("main", service="main")
+    world.switch(one)
+    two = [world.release(f"main-r{n}", service="main") for n in (0, 1)]
+    cut(world, 6, *two)
+    world.node.states[two[0].unit], world.node.states[two[1].unit] = LIVE, DEAD
+    world.node.broken = {two[1].id}
+    world.fails(*two)
+    assert world.serving() == {one.unit: one.id}
+    assert world.node.state(two[0].unit) == DEAD
+
+
+def test_a_rival_of_the_next_switch_is_not_forgotten_for_an_earlier_one(world: World) -> None:
+    main, embed = world.release("main", devices=["0"]), world.release("embed", devices=["1"])
+    world.switch(main)
+    world.switch(embed)
+    cut(world, 4, world.release("main", name="b", devices=["0"]))
+    big = world.release("big", devices=["0", "1"])
+    world.node.broken = {big.id}
+    world.fails(big)
+    assert world.serving() == {main.unit: main.id, embed.unit: embed.id}
+
+
+def test_an_unproven_replica_is_asked_before_it_counts_as_good(world: World) -> None:
+    two = [world.release(f"main-r{n}", service="main") for n in (0, 1)]
+    cut(world, 3, *two)  # both are started, and none is asked yet
+    world.node.states[two[0].unit] = LIVE
+    world.node.states[two[1].unit] = DEAD
+    world.node.broken = {two[0].id}
+    world.fails(*two)
+    assert world.store.linked("main-r0", "last_good") is None
+
+
+def test_a_replica_that_is_down_for_the_moment_comes_back_with_its_service(world: World) -> None:
+    two = [world.release(f"main-r{n}", service="main") for n in (0, 1)]
+    world.switch(*two)
+    world.node.states[two[1].unit] = DEAD
+    new = [world.release(f"main-r{n}", name="b", service="main") for n in (0, 1)]
+    world.node.broken = {new[0].id}
+    world.fails(*new)
+    assert world.serving() == {r.unit: r.id for r in two}
+
+
+def test_what_was_stopped_on_purpose_is_not_settled_later(world: World) -> None:
+    kimi, other = world.release("kimi", devices=["0"]), world.release("other", devices=["7"])
+    world.switch(kimi)
+    bad = world.release("kimi", name="b", devices=["0"])
+    world.node.broken = {kimi.id, bad.id}
+    world.fails(bad)
+    work = Switch(t.cast("t.Any", world.node), world.store, Limits(600, 120, 60), lambda _line: None)
+    work.stop([bad])
+    world.switch(other)
+    assert world.serving() == {other.unit: other.id}
+    assert world.node.boot == {other.unit}
+
+
+def test_files_of_a_release_that_was_cut_off_do_not_hide_those_of_the_old_one(world: World) -> None:
+    a = world.release(name="a")
+    world.switch(a)
+    hidden = world.root / "hidden.service"
+    files = [{"name": "unit.service", "dest": str(hidden), "mode": "0644"}]
+    b = world.release(name="b", files=files)
+    hidden.write_text("of a switch that was cut off", encoding="utf-8")
+    world.node.states.clear()
+    world.switch(a)
+    assert not hidden.exists()
+    assert b.intact()
+
+
+def test_check_mode_knows_what_a_run_would_change(world: World) -> None:
+    def would(*targets: Release) -> bool:
+        work = Switch(t.cast("t.Any", world.node), world.store, Limits(600, 120, 60), lambda _line: None)
+        return work.would_change(targets)
+
+    kimi, minimax = world.release("kimi", devices=["0"]), world.release("minimax", devices=["0"])
+    world.switch(kimi)
+    assert would(minimax)
+    assert not would(kimi)
+    world.node.boot.clear()
+    assert would(kimi)
+    world.node.boot.add(kimi.unit)
+    world.node.states[minimax.unit] = LIVE
+    world.store.point(minimax, "current")
+    assert would(kimi)  # a rival runs
+    world.node.states[minimax.unit] = DEAD
+    (world.root / "vllm-kimi.service").write_text(render.HEADER, encoding="utf-8")
+    assert would(kimi)
