@@ -247,3 +247,28 @@ def test_awx_finds_the_collections_that_the_playbooks_need() -> None:
     guide = (ROOT / "docs/docsite/rst/guide_awx.rst").read_text()
     assert "Galaxy credential" in guide
     assert (ROOT / "meta" / "execution-environment.yml").exists()
+
+
+PLAYBOOKS = sorted(path.name for path in (ROOT / "playbooks").glob("*.yml"))
+
+
+@pytest.mark.parametrize("playbook", PLAYBOOKS)
+def test_each_playbook_takes_the_answers_of_a_survey_first(playbook: str) -> None:
+    """Without it an answer such as survey_serve_instance is dropped in silence, and another instance is meant."""
+    plays = yaml.safe_load((ROOT / "playbooks" / playbook).read_text())
+    if [play for play in plays if "ansible.builtin.import_playbook" in play]:
+        assert {play["ansible.builtin.import_playbook"] for play in plays} <= set(PLAYBOOKS)
+        return
+    for play in plays:
+        first = (play.get("pre_tasks") or play["tasks"])[0]["ansible.builtin.import_tasks"]
+        assert first in ("tasks/survey.yml", "tasks/profiles.yml")
+    (survey, *_rest) = yaml.safe_load((ROOT / "playbooks/tasks/profiles.yml").read_text())
+    assert survey["ansible.builtin.import_tasks"] == "survey.yml"
+
+
+def test_a_rollback_has_all_settings_of_the_switch_that_a_deployment_has() -> None:
+    """What is left out has the default of the module: a rollback must not remove releases that are kept on purpose."""
+    module = "modelops.vllm.vllm_switch"
+    (deployed,) = [d[module] for task in TASKS if module in (d := task.body.get("module_defaults", {}))]
+    (back,) = [a for task in TASKS if (a := task.module(module)) and a.get("state") == "rolled_back"]
+    assert back.keys() - {"state"} == deployed.keys()
