@@ -259,11 +259,11 @@ class Store:
         try:
             modes = {f["name"]: int(f["mode"], 8) for f in facts["files"]}
             for name, text in contents.items():
-                _write(os.path.join(work, name), text, modes[name])
-            _write(os.path.join(work, RECORD), _json(record), 0o600)
+                write_file(os.path.join(work, name), text, modes[name])
+            write_file(os.path.join(work, RECORD), _json(record), 0o600)
             validate(work)
             os.rename(work, os.path.join(parent, id_))
-            _sync(parent)
+            sync_folder(parent)
         except BaseException:
             shutil.rmtree(work, ignore_errors=True)
             raise
@@ -283,11 +283,11 @@ class Store:
             os.unlink(fresh)
         os.symlink(os.path.join("releases", release.id), fresh)
         os.replace(fresh, os.path.join(folder, link))
-        _sync(folder)
+        sync_folder(folder)
 
     def mark_proven(self, release: Release, when: str) -> None:
         """It has answered: it is the last good one, and can be gone back to later."""
-        _write(os.path.join(release.path, PROOF), _json({"proven": when}), 0o600)
+        write_file(os.path.join(release.path, PROOF), _json({"proven": when}), 0o600)
         self.point(release, "last_good")
 
     def _proven(self, release: Release) -> str:
@@ -319,8 +319,8 @@ class Store:
             shutil.rmtree(folder, ignore_errors=True)
             return
         try:
-            contents = {name: _read(os.path.join(folder, name)) for name in _OLD_FILES}
-            question = json.loads(_read(os.path.join(folder, "question.json")))
+            contents = {name: read_file(os.path.join(folder, name)) for name in _OLD_FILES}
+            question = json.loads(read_file(os.path.join(folder, "question.json")))
             question.pop("api_key", None)
             unit = f"vllm-{instance}.service"
             args = re.search(r'"?--config"? "?([^"\s]+)', contents["unit.service"])
@@ -351,7 +351,7 @@ def _make_private(path: str) -> str:
     return path
 
 
-def _read(path: str) -> str:
+def read_file(path: str) -> str:
     with open(path, encoding="utf-8") as f:
         return f.read()
 
@@ -360,7 +360,7 @@ def _json(value: t.Any) -> str:
     return json.dumps(value, sort_keys=True, indent=1) + "\n"
 
 
-def _write(path: str, text: str, mode: int) -> None:
+def write_file(path: str, text: str, mode: int) -> None:
     """Write a file so that it is there whole or not at all, also after a power cut; it never has a wider mode."""
     fresh = f"{path}.new"
     with contextlib.suppress(FileNotFoundError):
@@ -374,70 +374,9 @@ def _write(path: str, text: str, mode: int) -> None:
     os.replace(fresh, path)
 
 
-def _sync(folder: str) -> None:
+def sync_folder(folder: str) -> None:
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(fd)
     finally:
         os.close(fd)
-
-
-def install(release: Release) -> None:
-    """Copy the files of a release to where systemd and vLLM read them. Those that are there already are left alone."""
-    for file in release.files:
-        text = release.read(file["name"])
-        if _same(file["dest"], text, int(file["mode"], 8)):
-            continue
-        folder = os.path.dirname(file["dest"])
-        os.makedirs(folder, mode=0o755, exist_ok=True)
-        _write(file["dest"], text, int(file["mode"], 8))
-        _sync(folder)
-
-
-def _same(path: str, text: str, mode: int) -> bool:
-    try:
-        return _read(path) == text and os.stat(path).st_mode & 0o777 == mode
-    except (OSError, UnicodeDecodeError):
-        return False
-
-
-def restore(release: Release) -> bool:
-    """Mend a release from its copies in place, if they are what was staged; whether it is intact now."""
-    try:
-        copies = {file["name"]: _read(file["dest"]) for file in release.files}
-        if digest(copies, release.record) != release.record["digest"]:
-            return False
-        for file in release.files:
-            _write(os.path.join(release.path, file["name"]), copies[file["name"]], int(file["mode"], 8))
-    except (OSError, UnicodeDecodeError):
-        return False
-    return release.intact()
-
-
-def foreign_files(release: Release) -> list[str]:
-    """The places of a release where a file is that this collection has not written."""
-    found = []
-    for file in release.files:
-        try:
-            text = _read(file["dest"])
-        except (OSError, UnicodeDecodeError):
-            text = "" if os.path.exists(file["dest"]) else render.HEADER
-        if not text.startswith(render.HEADER) and not file["name"].endswith(".json"):
-            found.append(file["dest"])
-    return found
-
-
-def uninstall(release: Release, kept: t.Collection[str] = ()) -> None:
-    """Remove the files of a release that no other one of its instance (``kept``: their places) has there."""
-    for file in release.files:
-        if file["dest"] not in kept:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(file["dest"])
-
-
-def installed(release: Release) -> bool:
-    """Whether the files in place are those of the release."""
-    try:
-        return all(_read(file["dest"]) == release.read(file["name"]) for file in release.files)
-    except (OSError, UnicodeDecodeError):
-        return False

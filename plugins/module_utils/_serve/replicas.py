@@ -72,8 +72,8 @@ def instances(
 
     ``layout`` is an id or a mapping such as layout_info returns. ``gpus`` are those of gpu_info, or ``{count: 8}``, or
     None for instances without GPUs. ``devices`` are the indices that may be used, in this order; without any all GPUs
-    may, nearest together. ``router`` says whether one stands in front, ``auto`` puts it before several replicas: it then
-    listens on ``host`` and ``port``, and the instances have the ports after it on loopback.
+    may, nearest together. ``router`` says whether one stands in front, ``auto`` puts it before several replicas: it
+    then listens on ``host`` and ``port``, and the instances have the ports after it on loopback.
 
     :raises ModelopsError: for too few or doubtful GPUs, a port or a name that does not exist.
     """

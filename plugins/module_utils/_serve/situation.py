@@ -14,7 +14,8 @@ from .._errors import ModelopsError
 from .._findings import Finding, error
 from .journal import Entry
 from .node import Node
-from .release import Release, Store, foreign_files
+from .placing import foreign_files
+from .release import Release, Store
 
 _COMMAND = re.compile(r'^ExecStart="?(/[^\s"]+)', re.MULTILINE)
 

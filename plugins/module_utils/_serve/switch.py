@@ -22,8 +22,9 @@ from .._findings import Finding, as_dicts, error, has_errors, warning
 from .causes import Cause
 from .journal import Entry, Journal
 from .node import CancelledError, Node
+from .placing import install, installed, restore, uninstall
 from .ready import Outcome
-from .release import Release, Store, install, installed, restore, uninstall
+from .release import Release, Store
 from .situation import about_the_same, alive, find, missing, not_ours, rivals, way_back
 from .stopping import stop_units
 

@@ -14,13 +14,7 @@ from pathlib import Path
 import pytest
 from ansible_collections.modelops.vllm.plugins.module_utils._errors import ModelopsError
 from ansible_collections.modelops.vllm.plugins.module_utils._serve import render
-from ansible_collections.modelops.vllm.plugins.module_utils._serve.release import (
-    Release,
-    Store,
-    install,
-    installed,
-    uninstall,
-)
+from ansible_collections.modelops.vllm.plugins.module_utils._serve.release import Release, Store
 
 SECRET = 'hf_"x" 100% $HOME \\t `y`'
 
@@ -103,25 +97,6 @@ def test_what_is_refused_is_not_staged(store: Store, tmp_path: Path) -> None:
         store.stage(contents(), facts(tmp_path), "2026-11-30T10:00:00Z", refuse)
     assert store.releases("main") == []
     assert os.listdir(tmp_path / "state/instances/main/releases") == []
-
-
-def test_install_writes_the_files_with_their_modes(store: Store, tmp_path: Path) -> None:
-    release = stage(store, tmp_path)
-    assert not installed(release)
-    install(release)
-    assert installed(release)
-    assert stat.S_IMODE(os.stat(tmp_path / "etc/main.env").st_mode) == 0o600
-    assert stat.S_IMODE(os.stat(tmp_path / "etc/main.yaml").st_mode) == 0o644
-    (tmp_path / "etc/main.yaml").write_text("changed by hand\n", encoding="utf-8")
-    assert not installed(release)
-
-
-def test_uninstall_leaves_what_is_kept(store: Store, tmp_path: Path) -> None:
-    release = stage(store, tmp_path)
-    install(release)
-    uninstall(release, {str(tmp_path / "etc/main.env")})
-    assert [p.name for p in sorted((tmp_path / "etc").iterdir())] == ["main.env"]
-    assert list((tmp_path / "systemd").iterdir()) == []
 
 
 def test_previous_is_the_last_good_one_while_another_is_current(store: Store, tmp_path: Path) -> None:

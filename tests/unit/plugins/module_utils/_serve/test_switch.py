@@ -17,8 +17,9 @@ from ansible_collections.modelops.vllm.plugins.module_utils._findings import Fin
 from ansible_collections.modelops.vllm.plugins.module_utils._serve import render
 from ansible_collections.modelops.vllm.plugins.module_utils._serve.causes import Cause
 from ansible_collections.modelops.vllm.plugins.module_utils._serve.journal import Journal
+from ansible_collections.modelops.vllm.plugins.module_utils._serve.placing import installed
 from ansible_collections.modelops.vllm.plugins.module_utils._serve.ready import Outcome
-from ansible_collections.modelops.vllm.plugins.module_utils._serve.release import Release, Store, installed
+from ansible_collections.modelops.vllm.plugins.module_utils._serve.release import Release, Store
 from ansible_collections.modelops.vllm.plugins.module_utils._serve.switch import Limits, Switch, SwitchError
 from ansible_collections.modelops.vllm.plugins.module_utils._serve.systemd import UnitState
 
