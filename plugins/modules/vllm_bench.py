@@ -237,13 +237,16 @@ options:
     type: int
     default: 0
   timeout:
-    description: Seconds that one run of the client may take before it is ended.
+    description:
+      - Seconds that one run of the client, or the warm-up before it, may take before it is ended.
+      - When the server does not answer anything after that, the run ends with the finding C(server-gone), and the
+        measurements that are left are not made.
     type: int
     default: 1800
   max_seconds:
     description:
       - Seconds that the whole run may take. No measurement begins that would take longer, as far as an earlier repeat
-        of its point tells; one that has begun is completed.
+        of its point tells; one that is not over by then is ended, and left out.
       - Repeats that are left out are told in RV(findings), and a point without any makes RV(valid) false.
       - V(0) is no limit.
     type: int

@@ -24,10 +24,18 @@ FAULTS = (
     "early_stop",  # the model stops after a quarter of the tokens, and says so
     "ping",  # keep-alive comments of their own between the tokens
     "reset",  # the connection is reset in the middle
+    "hang",  # nothing comes after the headers, for twenty seconds or until the server is closed
 )
 
 # What vLLM would count as the reason for the end; a request that it never took is not counted.
-REASONS = {"http_500": "", "error_event": "error", "cut": "abort", "reset": "abort", "early_stop": "stop"}
+REASONS = {
+    "http_500": "",
+    "error_event": "error",
+    "cut": "abort",
+    "reset": "abort",
+    "hang": "abort",
+    "early_stop": "stop",
+}
 
 
 @dataclass
@@ -89,6 +97,7 @@ class MockOpenAI:
         if self.behaviour.fault not in ("", *FAULTS):
             raise ValueError(f"unknown fault {self.behaviour.fault!r}")
         self.counters = Counters()
+        self._closed = threading.Event()
         self._server = _Quiet(("127.0.0.1", port), self._handler())
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
 
@@ -97,6 +106,7 @@ class MockOpenAI:
         return self
 
     def __exit__(self, *_args: object) -> None:
+        self._closed.set()
         self._server.shutdown()
         self._server.server_close()
 
@@ -219,6 +229,10 @@ class MockOpenAI:
         def event(payload: t.Any) -> None:
             chunk(f"data: {payload if isinstance(payload, str) else json.dumps(payload)}\n\n")
 
+        if fault == "hang":
+            self._closed.wait(20)
+            handler.close_connection = True
+            return 0
         chat = "messages" in body
         if chat and self.behaviour.role_early:
             event(_delta({"role": "assistant", "content": ""}))

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import tempfile
 import threading
@@ -27,6 +28,9 @@ _WARMUP_TOKENS: t.Final = 128
 
 # How long the server may take to finish what it has before a point, and to count what it finished after it.
 _IDLE_TIMEOUT_S: t.Final = 15.0
+
+# No socket takes a timeout of nothing.
+_LEAST_TIMEOUT_S: t.Final = 0.1
 
 _LOG_TAIL: t.Final = 15
 
@@ -71,7 +75,11 @@ class Facts:
 
 @dataclass(frozen=True)
 class Job:
-    """What all measurements of a run share. ``order_seed`` shuffles a file of prompts, ``tell`` says what is done."""
+    """What all measurements of a run share.
+
+    ``order_seed`` shuffles a file of prompts, ``tell`` says what is done, and ``deadline`` is the moment of the
+    monotonic clock at which the run must be over.
+    """
 
     options: Options
     client: engine.Client
@@ -82,6 +90,11 @@ class Job:
     order_seed: int
     power: Power
     tell: t.Callable[[str], None]
+    deadline: float = math.inf
+
+    def seconds(self) -> float:
+        """How long the next step may take: the option timeout, or what is left of the run."""
+        return max(_LEAST_TIMEOUT_S, min(self.options.timeout, self.deadline - time.monotonic()))
 
 
 @dataclass(frozen=True)
@@ -194,14 +207,12 @@ def _warm_up(job: Job, measurement: Measurement) -> tuple[list[Finding], float]:
     options, point = job.options, measurement.point
     prompts = dataset.warmup_prompts(job.dataset, point, measurement.seed, job.facts.lengths)
     job.tell("warm-up")
-    tokens = min(point.output_len, _WARMUP_TOKENS)
+    tokens, timeout = min(point.output_len, _WARMUP_TOKENS), job.seconds()
     streams: list[Stream] = []
 
     def send(prompt: str) -> None:
         target = options.target
-        streams.append(
-            api.complete(options.server, target.model, prompt, tokens, options.timeout, endpoint=target.endpoint)
-        )
+        streams.append(api.complete(options.server, target.model, prompt, tokens, timeout, endpoint=target.endpoint))
 
     threads = [threading.Thread(target=send, args=(prompt,), daemon=True) for prompt in prompts]
     for thread in threads:
@@ -244,6 +255,7 @@ def _load(
         job.tell(_answered(before, seen, measurement.point.num_prompts))
         return _Look(seen, power)
 
+    timeout = job.seconds()
     with tempfile.TemporaryDirectory(prefix="vllm-bench-") as work_dir:
         ran = engine.run_client(
             client,
@@ -251,7 +263,7 @@ def _load(
             measurement,
             work_dir,
             environment=environment,
-            timeout=options.timeout,
+            timeout=timeout,
             sample=look,
             prompts=prompts,
         )
@@ -269,12 +281,12 @@ def _load(
         "log": storage.store_log(run_dir, measurement.name, log),
     }
     if ran.raw is None:
-        what = f"was ended after {options.timeout:.0f} s" if ran.timed_out else f"ended with status {ran.rc}"
+        what = f"was ended after {timeout:.0f} s" if ran.timed_out else f"ended with status {ran.rc}"
         return [
             error(
                 "client-timeout" if ran.timed_out else "client-failed",
                 f"The benchmark client {what} and left no result. Its last lines: {tail}",
-                "Raise timeout or send fewer prompts."
+                "Raise timeout (and max_seconds, where it is set) or send fewer prompts."
                 if ran.timed_out
                 else "Read the client's log beside the results.",
                 rc=ran.rc,

@@ -10,6 +10,7 @@ import contextlib
 import json
 import math
 import os
+import random
 import secrets
 import time
 import typing as t
@@ -25,6 +26,11 @@ from .measure import Job, Options, Power, measure, take_sample
 from .metrics import DEFINITIONS
 from .points import Measurement
 from .streams import PATHS
+
+# A server that lives answers a few tokens in this time also while it has other work.
+_ANSWER_TIMEOUT_S: t.Final = 60.0
+_PROBE_CHARACTERS: t.Final = 64
+_PROBE_TOKENS: t.Final = 2
 
 
 @dataclass
@@ -96,18 +102,9 @@ def run(options: Options, tell: t.Callable[[str], None] = lambda _line: None) ->
     first = next(iter(records.values()), None)
     order_seed = first["base_seed"] if first else base_seed
     progress = _Progress(tell, len(schedule), options.repeats)
-    job = Job(options, client, facts, run_dir, prompts, schedule, order_seed, power, progress.step)
-    unmeasured = []
-    for measurement in schedule:
-        if measurement.name in records:
-            continue
-        if clock.over(measurement.point.id):
-            unmeasured.append(measurement)
-            continue
-        progress.begin(len(records) + 1, measurement)
-        with clock.timed(measurement.point.id):
-            record = measure(job, measurement)
-        progress.end(record)
+    job = Job(options, client, facts, run_dir, prompts, schedule, order_seed, power, progress.step, clock.deadline)
+
+    def keep(measurement: Measurement, record: dict[str, t.Any]) -> None:
         record.update(
             schema_version=storage.SCHEMA_VERSION,
             run=os.path.basename(run_dir),
@@ -116,11 +113,13 @@ def run(options: Options, tell: t.Callable[[str], None] = lambda _line: None) ->
             run_findings=as_dicts(findings),
         )
         # Errors of the server and of other libraries may quote anything.
-        record = scrub(record, [options.server.api_key])
-        storage.append_record(run_dir, record)
-        records[measurement.name] = record
+        records[measurement.name] = scrub(record, [options.server.api_key])
+        storage.append_record(run_dir, records[measurement.name])
+
+    wanted = [measurement for measurement in schedule if measurement.name not in records]
+    unmeasured, gone = _measure_all(job, wanted, clock, progress, keep)
     ordered = [records[name] for name in names if name in records]
-    findings += _unmeasured(unmeasured, {r["point"]["id"] for r in ordered}, options.max_seconds)
+    findings += _unmeasured(unmeasured, {r["point"]["id"] for r in ordered}, options.max_seconds, gone)
     return Outcome(
         points=ordered,
         findings=as_dicts(findings) + _collect(ordered),
@@ -134,16 +133,51 @@ def run(options: Options, tell: t.Callable[[str], None] = lambda _line: None) ->
     )
 
 
+def _measure_all(
+    job: Job,
+    wanted: t.Sequence[Measurement],
+    clock: _Clock,
+    progress: _Progress,
+    keep: t.Callable[[Measurement, dict[str, t.Any]], None],
+) -> tuple[list[Measurement], str]:
+    """Make the ``wanted`` measurements and ``keep`` each one.
+
+    Returns those that were not made, and the name of the one after which the server did not answer any more.
+    """
+    left = []
+    for number, measurement in enumerate(wanted, len(job.schedule) - len(wanted) + 1):
+        if clock.over(measurement.point.id):
+            left.append(measurement)
+            continue
+        progress.begin(number, measurement)
+        with clock.timed(measurement.point.id):
+            record = measure(job, measurement)
+        progress.end(record)
+        if clock.cut(record):
+            left.append(measurement)
+            continue
+        keep(measurement, record)
+        doubted = _timed_out(record) or any(found["id"] == "server-gone" for found in record["findings"])
+        if doubted and not _answers(job.options, job.seconds()):
+            return [*left, *wanted[wanted.index(measurement) + 1 :]], measurement.name
+    return left, ""
+
+
 class _Clock:
-    """The time that a run may take: no measurement starts that would not be over in time."""
+    """The time that a run may take: no measurement starts that would not be over in time, as far as that is known, and
+    one that is not over is ended."""
 
     def __init__(self, max_seconds: float) -> None:
-        self._deadline = time.monotonic() + max_seconds if max_seconds else math.inf
+        self.deadline = time.monotonic() + max_seconds if max_seconds else math.inf
         self._took: dict[str, float] = {}
 
     def over(self, point: str) -> bool:
         """True when the time does not last for one more measurement of this point, as far as one is known."""
-        return time.monotonic() + self._took.get(point, 0.0) >= self._deadline
+        return time.monotonic() + self._took.get(point, 0.0) >= self.deadline
+
+    def cut(self, record: t.Mapping[str, t.Any]) -> bool:
+        """True when a measurement was ended by this clock: then it says nothing about the server."""
+        return time.monotonic() >= self.deadline and _timed_out(record)
 
     @contextlib.contextmanager
     def timed(self, point: str) -> t.Iterator[None]:
@@ -181,6 +215,21 @@ class _Progress:
         self.step("judged")
 
 
+def _timed_out(record: t.Mapping[str, t.Any]) -> bool:
+    """True when there was no answer, or none in time, to the warm-up or the load of a measurement."""
+    return any(
+        found["id"] == "client-timeout" or found["numbers"].get("kind") == "no-answer" for found in record["findings"]
+    )
+
+
+def _answers(options: Options, seconds: float) -> bool:
+    """Whether the server answers a short completion, with whatever."""
+    prompt = dataset.random_text(random.Random(secrets.randbits(64)), _PROBE_CHARACTERS)
+    timeout, target = min(seconds, _ANSWER_TIMEOUT_S), options.target
+    answer = api.complete(options.server, target.model, prompt, _PROBE_TOKENS, timeout, endpoint=target.endpoint)
+    return answer.kind != "no-answer"
+
+
 def _check_reader(client: engine.Client, prompts: dataset.Dataset) -> None:
     if prompts.name != "random" and not client.reads_files:
         raise ModelopsError(
@@ -191,9 +240,14 @@ def _check_reader(client: engine.Client, prompts: dataset.Dataset) -> None:
         )
 
 
-def _unmeasured(left: t.Sequence[Measurement], measured: t.Collection[str], max_seconds: float) -> list[Finding]:
-    """What the time did not last for: an error when a point was not measured at all. Raises ModelopsError when no
-    point was."""
+def _unmeasured(
+    left: t.Sequence[Measurement], measured: t.Collection[str], max_seconds: float, gone: str
+) -> list[Finding]:
+    """What was left out because the time did not last, or because the server was ``gone`` after that measurement.
+
+    An error when a point was not measured at all, or the server does not answer. Raises ModelopsError when no point was
+    measured.
+    """
     if not measured:
         raise ModelopsError(
             f"max_seconds is {max_seconds:.0f}, which did not last for one measurement.",
@@ -204,6 +258,16 @@ def _unmeasured(left: t.Sequence[Measurement], measured: t.Collection[str], max_
     never = sorted({m.point.id for m in left if m.point.id not in measured})
     make = error if never else warning
     what = f"; never: {', '.join(never)}" if never else ""
+    if gone:
+        return [
+            error(
+                "server-gone",
+                f"The server does not answer any more since {gone}, so {len(left)} measurements were not made{what}.",
+                "Look at the server's log: it hangs, crashed or was stopped.",
+                unmeasured=len(left),
+                points=never,
+            )
+        ]
     return [
         make(
             "time-bound-reached",

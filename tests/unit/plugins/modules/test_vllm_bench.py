@@ -396,29 +396,53 @@ class TestMeasuring:
         assert second["resumed"] is False
 
     def test_a_run_ends_in_time_and_tells_what_is_missing(self, run_module: RunModule, tmp_path: Path) -> None:
-        # The first measurement takes longer than the half of the time: there is no room for a second.
-        with MockOpenAI(first_token_s=0.6) as mock:
-            given = params(tmp_path, mock.url, repeats=2, max_seconds=4)
+        # The second load hangs and would be waited for up to the timeout: the end of the run ends it.
+        with MockOpenAI(fault="hang", healthy=1 + 20 + 4) as mock:
+            given = params(tmp_path, mock.url, repeats=2, max_seconds=6)
             result = run_module("vllm_bench", given)
         assert (result["complete"], result["valid"]) == (False, True)
         assert [p["repeat"] for p in result["points"]] == [1]
         (found,) = [f for f in result["findings"] if f["id"] == "time-bound-reached"]
         assert found["severity"] == "warning"
-        assert found["numbers"] == {"unmeasured": 1, "max_seconds": 4, "points": []}
+        assert found["numbers"] == {"unmeasured": 1, "max_seconds": 6, "points": []}
 
     def test_a_point_that_the_time_never_reached_is_an_error(self, run_module: RunModule, tmp_path: Path) -> None:
-        # Room for a host that is slow to start: the first point takes longer than the run may, the second run's
-        # readiness alone does.
-        with MockOpenAI(first_token_s=1.0) as mock:
-            given = params(tmp_path, mock.url, concurrency=[2, 4], num_prompts=8, max_seconds=4)
+        with MockOpenAI(fault="hang", healthy=1 + 2 + 8) as mock:
+            given = params(tmp_path, mock.url, concurrency=[2, 4], num_prompts=8, max_seconds=6)
             result = run_module("vllm_bench", given)
-            mock.behaviour.first_token_s = 4.2
-            nothing = run_module("vllm_bench", given)
+            # The second run's readiness alone takes longer than it may.
+            mock.behaviour.fault, mock.behaviour.first_token_s = "", 1.2
+            nothing = run_module("vllm_bench", {**given, "max_seconds": 1})
         assert nothing["failed"] is True
         assert "did not last for one measurement" in nothing["msg"]
         assert result["valid"] is False
+        assert [p["point"]["concurrency"] for p in result["points"]] == [2]
         (found,) = [f for f in result["findings"] if f["id"] == "time-bound-reached"]
-        assert (found["severity"], "c4-i16-o20-n8" in found["numbers"]["points"]) == ("error", True)
+        assert (found["severity"], found["numbers"]["points"]) == ("error", ["c4-i16-o20-n8"])
+
+    def test_a_server_that_hangs_costs_one_timeout(self, run_module: RunModule, tmp_path: Path) -> None:
+        with MockOpenAI(fault="hang", healthy=1) as mock:
+            given = params(tmp_path, mock.url, concurrency=[2, 4], repeats=2, timeout=1)
+            result = run_module("vllm_bench", given)
+            # Readiness, the warm-up of the first point, and the question whether it is alive.
+            assert len(mock.counters.prompts) == 1 + 2 + 1
+        assert (result["valid"], result["complete"]) == (False, False)
+        (point,) = result["points"]
+        assert ids(point["findings"]) == {"warm-up-failed"}
+        assert point["findings"][0]["numbers"]["kind"] == "no-answer"
+        (found,) = [f for f in result["findings"] if f["id"] == "server-gone"]
+        assert (found["severity"], found["numbers"]) == ("error", {"unmeasured": 3, "points": ["c4-i16-o20-n16"]})
+        assert "since c2-i16-o20-n16-r1" in found["message"]
+
+    def test_one_wave_without_an_answer_does_not_end_the_run(self, run_module: RunModule, tmp_path: Path) -> None:
+        # Only the first of every three requests hangs: the server lives.
+        with MockOpenAI(fault="hang", every=3, healthy=0) as mock:
+            given = params(tmp_path, mock.url, concurrency=[2, 4], num_prompts=8, timeout=1)
+            result = run_module("vllm_bench", given)
+        assert "server-gone" not in ids(result["findings"])
+        assert [p["point"]["concurrency"] for p in result["points"]] == [2, 4]
+        assert "warm-up-failed" in ids(result["points"][0]["findings"])
+        assert result["complete"] is True
 
     @pytest.mark.case("definition-tpot")
     def test_the_results_say_what_their_figures_mean(self, run_module: RunModule, tmp_path: Path) -> None:
