@@ -13,8 +13,8 @@ author:
   - The modelops.vllm contributors (@modelops)
 description:
   - Pulls an image by its digest when it is not there yet.
-  - Before that it looks whether this podman has Quadlet, whether the devices are in a CDI specification, and whether
-    the volumes are there.
+  - Before that it looks whether this podman has Quadlet, whether the devices are in a CDI specification, whether the
+    volumes are there, and whether the name of the container is free.
   - All findings are returned at once. The module does not fail because of them, look at RV(valid). It fails when the
     image is named by a tag alone, and when it cannot be pulled.
 extends_documentation_fragment:
@@ -55,6 +55,11 @@ options:
     type: list
     elements: str
     default: []
+  instance:
+    description:
+      - Name of the instance that it is for. A container with the name of the instance or of one of its replicas, such
+        as C(vllm-main) and C(vllm-main-r0), must be that of its own unit, since the unit removes what it finds there.
+    type: str
 seealso:
   - module: modelops.vllm.vllm_args_info
   - module: modelops.vllm.vllm_release
@@ -67,6 +72,7 @@ EXAMPLES = r"""
     auth_file: /etc/containers/auth.json
     devices: [nvidia.com/gpu=all]
     volumes: ["/srv/models/MiniMaxAI/MiniMax-M2.5:/srv/models/MiniMaxAI/MiniMax-M2.5:ro"]
+    instance: main
   register: image
   failed_when: image is failed or not image.valid
 """
@@ -113,7 +119,7 @@ findings:
   elements: dict
   contains:
     id:
-      description: Stable name of the rule, such as V(podman-too-old) or V(device-unknown).
+      description: Stable name of the rule, such as V(podman-too-old), V(device-unknown) or V(container-foreign).
       type: str
     severity:
       description: One of V(error), V(warning) and V(info).
@@ -143,6 +149,7 @@ def main() -> None:
             "auth_file": {"type": "path"},
             "devices": {"type": "list", "elements": "str", "default": []},
             "volumes": {"type": "list", "elements": "str", "default": []},
+            "instance": {"type": "str"},
         },
         supports_check_mode=True,
     )

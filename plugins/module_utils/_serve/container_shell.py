@@ -33,6 +33,7 @@ def have_image(module: AnsibleModule, run: Run) -> dict[str, t.Any]:
     }
     if not has_errors(findings):
         findings += podman.judge_devices(p["devices"]) + podman.judge_volumes(p["volumes"])
+        findings += podman.judge_names(p["instance"]) if p["instance"] else []
         image = podman.image(reference)
         # Nothing is fetched for an instance that could not run here anyway.
         if image is None and not has_errors(findings):

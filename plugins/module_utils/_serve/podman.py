@@ -32,6 +32,8 @@ GENERATORS: t.Final = (
 CDI_DIRS: t.Final = ("/etc/cdi", "/var/run/cdi")
 # uname -m, and what images call it
 _ARCHITECTURES: t.Final[t.Mapping[str, str]] = {"x86_64": "amd64", "aarch64": "arm64", "ppc64le": "ppc64le"}
+# podman gives it to what it starts in a unit that Quadlet has made.
+_UNIT_LABEL: t.Final = "PODMAN_SYSTEMD_UNIT"
 _VERSION = re.compile(r"(\d+)\.(\d+)")
 _CDI_KIND = re.compile(r"""^\s*kind:\s*["']?([^"'\s#]+)""", re.MULTILINE)
 _CDI_NAME = re.compile(r"""^\s*(?:-\s+)?name:\s*["']?([^"'\s#]+)""", re.MULTILINE)
@@ -146,6 +148,39 @@ class Podman:
                 image=image.architecture,
                 node=own,
             )
+        ]
+
+    # Its name
+
+    def judge_names(self, instance: str) -> list[Finding]:
+        """Is each container that has the name of the instance, or of one of its replicas, that of its own unit?
+
+        The unit removes what it finds under its name before it starts, which must not be somebody else's container.
+        Raises ModelopsError when podman does not tell.
+        """
+        argv = ["podman", "ps", "--all", "--format=json", f"--filter=name=^vllm-{instance}(-r[0-9]+)?$"]
+        rc, out, err = self._run(argv)
+        try:
+            if rc != 0:
+                raise ValueError(err)
+            found = [(str(c["Names"][0]), str((c["Labels"] or {}).get(_UNIT_LABEL) or "")) for c in json.loads(out)]
+        except (ValueError, KeyError, IndexError, TypeError) as e:
+            raise ModelopsError(
+                f"podman ps does not tell which containers there are: {(err or out).strip()[-300:]}",
+                "Look at podman info, and repair podman's storage.",
+            ) from e
+        return [
+            error(
+                "container-foreign",
+                f"There is a container {name} on this node, which {unit or 'somebody'} has started and not the unit"
+                f" {name}.service. It would be removed by the start of that unit.",
+                f"Rename it (podman rename {name} NAME), or stop and remove it yourself if it may go; or choose another"
+                " serve_instance.",
+                container=name,
+                unit=unit,
+            )
+            for name, unit in sorted(found)
+            if unit != f"{name}.service"
         ]
 
     # What the container gets of the node

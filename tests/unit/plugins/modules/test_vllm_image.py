@@ -21,6 +21,7 @@ case "$*" in
   --version) echo podman version {version} ;;
   "image inspect"*) test -e {store} && echo '{found}' ;;
   pull*) touch {store} ;;
+  ps*) echo '[{{"Names": ["vllm-main"], "Labels": null}}]' ;;
 esac
 """
 
@@ -74,6 +75,7 @@ def test_check_mode_pulls_nothing_and_says_so(
         ("5.4.2", {"devices": ["nvidia.com/gpu=0"]}, "device-unknown"),
         ("5.4.2", {"volumes": ["/no/such/place:/x:ro"]}, "volume-missing"),
         ("5.4.2", {"image": DIGEST, "allow_local": True}, "image-missing"),
+        ("5.4.2", {"instance": "main"}, "container-foreign"),
     ],
 )
 def test_nothing_is_pulled_for_what_cannot_run(

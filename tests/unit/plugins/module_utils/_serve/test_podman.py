@@ -101,6 +101,37 @@ def test_an_answer_that_describes_no_image_is_an_error(answer: str) -> None:
         Podman(Host({"podman image": (0, answer, "")})).image(IMAGE)
 
 
+def containers(*rows: tuple[str, dict[str, str] | None]) -> Host:
+    said = [{"Names": [name], "Labels": labels, "State": "running"} for name, labels in rows]
+    return Host({"podman ps": (0, json.dumps(said), "")})
+
+
+def test_a_container_of_its_own_unit_may_be_replaced() -> None:
+    host = containers(*((n, {"PODMAN_SYSTEMD_UNIT": f"{n}.service"}) for n in ("vllm-main", "vllm-main-r1")))
+    assert Podman(host).judge_names("main") == []
+    assert host.commands == [["podman", "ps", "--all", "--format=json", "--filter=name=^vllm-main(-r[0-9]+)?$"]]
+    assert Podman(containers()).judge_names("main") == []
+
+
+@pytest.mark.parametrize(
+    ("labels", "who"),
+    [(None, "somebody"), ({"a": "b"}, "somebody"), ({"PODMAN_SYSTEMD_UNIT": "chat.service"}, "chat.service")],
+)
+def test_a_container_of_somebody_else_is_an_error(labels: dict[str, str] | None, who: str) -> None:
+    (finding,) = Podman(containers(("vllm-main", labels))).judge_names("main")
+    assert (finding.id, finding.severity) == ("container-foreign", "error")
+    assert (
+        f"a container vllm-main on this node, which {who} has started and not the unit vllm-main.s" in finding.message
+    )
+    assert finding.numbers["container"] == "vllm-main"
+
+
+@pytest.mark.parametrize("answer", [(125, "", "no storage"), (0, "no JSON", ""), (0, "[{}]", "")])
+def test_a_podman_that_does_not_tell_its_containers_is_an_error(answer: tuple[int, str, str]) -> None:
+    with pytest.raises(ModelopsError, match="podman ps does not tell which containers there are"):
+        Podman(Host({"podman ps": answer})).judge_names("main")
+
+
 def test_the_pull_takes_credentials_from_the_file_alone() -> None:
     host = Host({"podman pull": (0, "", "")})
     Podman(host).pull(IMAGE, "/etc/auth.json")
