@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 import yaml
+from ansible.module_utils.parsing.convert_bool import boolean
 from ansible_collections.modelops.vllm.plugins.filter.router_argv import router_argv
 from ansible_collections.modelops.vllm.plugins.filter.unit_file import unit_file
+from jinja2 import Environment
 
 ROLE = Path(__file__).parents[3] / "roles" / "router"
 
@@ -72,3 +74,35 @@ def test_what_is_asked_is_asked_in_check_mode_too() -> None:
         for task in read(f"tasks/{name}"):
             if "ansible.builtin.command" in task or "modelops.vllm.vllm_port_info" in task:
                 assert task["check_mode"] is False, task["name"]
+
+
+def test_each_version_has_a_virtual_environment_of_its_own() -> None:
+    defaults = read("defaults/main.yml")
+    assert defaults["router_venv"] == "/opt/vllm-router-{{ router_requirement | split('==') | last }}"
+    assert defaults["router_requirement"].startswith("vllm-router==")
+
+
+@pytest.mark.parametrize(
+    ("install", "rc", "found", "refused", "installs"),
+    [
+        pytest.param("true", 0, "0.1.17", False, False, id="the wanted one"),
+        pytest.param("true", 0, "0.1.16", True, False, id="another one"),
+        pytest.param("false", 0, "0.1.16", False, False, id="another one, which is not to be changed"),
+        pytest.param("true", 1, "", False, True, id="none"),
+        pytest.param("true", 2, "", False, True, id="no environment"),
+    ],
+)
+def test_an_environment_is_made_and_never_changed(
+    install: str, rc: int, found: str, refused: bool, installs: bool
+) -> None:
+    tasks = {task["name"]: task for task in read("tasks/prepare.yml")}
+    environment = Environment()
+    environment.filters["bool"] = boolean
+    given = {"router_install": install, "router_found": {"rc": rc, "stdout": found}, "__router_version": "0.1.17"}
+
+    def holds(condition: str) -> bool:
+        return bool(environment.compile_expression(condition)(**given))
+
+    stop = tasks["Prepare | Stop when it is another version than the wanted one"]
+    assert holds(stop["ansible.builtin.assert"]["that"]) is not refused
+    assert holds(tasks["Prepare | Install the wanted version"]["when"]) is installs
