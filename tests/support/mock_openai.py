@@ -78,6 +78,7 @@ class Counters:
     running: int = 0
     seen: int = 0
     prompts: list[str] = field(default_factory=list)
+    salts: list[str] = field(default_factory=list)  # the cache_salt of each prompt
     lock: threading.Lock = field(default_factory=threading.Lock)
 
 
@@ -195,6 +196,7 @@ class MockOpenAI:
             turn = c.seen - b.healthy
             c.running += 1
             c.prompts.append(prompt if isinstance(prompt, str) else json.dumps(prompt))
+            c.salts.append(body.get("cache_salt", ""))
         fault = b.fault if turn > 0 and turn % b.every == 0 else ""
         try:
             tokens = self._stream(handler, body, wanted, fault)

@@ -27,6 +27,9 @@ Name = t.Literal["random", "text", "file"]
 _LABELS: t.Final[dict[Name, str]] = {"random": "random tokens", "text": "verses of the collection", "file": "file"}
 
 
+# How much of the context a warm-up's prompt may fill: texts of one length have more tokens and fewer.
+_CONTEXT_SHARE: t.Final = 0.9
+
 # Fewer different tokens would repeat whole cache blocks by chance.
 MIN_VOCABULARY: t.Final = 32
 
@@ -148,11 +151,17 @@ def make_prompts(
     return order[start : start + point.num_prompts]
 
 
-def warmup_prompts(dataset: Dataset, point: Point, seed: int, lengths: Lengths) -> list[str]:
-    """One prompt for each stream of the wave before the load, as long as those of the load and none of them."""
+def warmup_prompts(dataset: Dataset, point: Point, seed: int, lengths: Lengths, room: int | None = None) -> list[str]:
+    """One prompt for each stream of the wave before the load, about as long as those of the load and none of them.
+
+    ``room`` are the tokens that a prompt may have beside its answer; None when that is not known. Instead of a file's
+    texts there are verses: letters of the same length would be several times as many tokens.
+    """
     rng = random.Random(derive_seed(seed, "warm-up"))
     characters = dataset.mean_characters or lengths.characters(point.input_len)
-    make = verses if dataset.name == "text" else random_text
+    if room is not None:
+        characters = min(characters, lengths.characters(max(1, int(_CONTEXT_SHARE * room))))
+    make = random_text if dataset.name == "random" else verses
     return [make(rng, characters) for _stream in range(point.warmup_streams)]
 
 

@@ -151,11 +151,13 @@ def run_client(
     sample: t.Callable[[], t.Any] | None = None,
     sample_every: float = 1.0,
     prompts: t.Sequence[Prompt] | None = None,
+    cache_salt: str = "",
 ) -> ClientRun:
     """Run the client once and read its result.
 
     ``sample`` is called when the load begins, every ``sample_every`` seconds, and when it ends. ``prompts`` has one for
-    each request; without them vLLM's clients send random tokens of their own.
+    each request; without them vLLM's clients send random tokens of their own. ``cache_salt`` keeps prompts apart from
+    equal ones of earlier measurements in the prefix cache; vLLM's clients send none.
     """
     if client.is_vllm:
         from_file = dataset.write_prompts(work_dir, prompts) if prompts is not None else None
@@ -171,7 +173,10 @@ def run_client(
         collect = vllm_client.collect
     else:
         output_len = measurement.point.output_len
-        bodies = [request_body(target.endpoint, target.model, prompt, output_len) for prompt in prompts or ()]
+        salt = {"cache_salt": cache_salt} if cache_salt else {}
+        bodies = [
+            {**request_body(target.endpoint, target.model, prompt, output_len), **salt} for prompt in prompts or ()
+        ]
         if client.engine == "builtin":
             url = target.url + PATHS[target.endpoint]
             asked = builtin.prepare(client.executable, url, measurement, bodies, work_dir)

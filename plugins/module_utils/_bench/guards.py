@@ -152,8 +152,10 @@ def prefix_cache(change: Delta | None) -> list[Finding]:
             "prefix-cache-hits",
             f"{rate:.1%} of the prompt tokens came out of the prefix cache (limit {CACHE_HITS_LIMIT:.0%}): the time to "
             "first token is not that of a new prompt.",
-            "Leave seed unset, so that each run has prompts of its own. A model with a tiny vocabulary repeats prompts "
-            "by chance: serve it without prefix caching, or use prompts shorter than a cache block.",
+            "Leave seed unset, so that each run has prompts of its own. What a dataset_file holds comes out of the "
+            "cache again when vLLM's clients sent it before: use the engine builtin or aiperf, which salt it, or restart the "
+            "server; a common beginning is cached all the same. A model with a tiny vocabulary repeats prompts by "
+            "chance: serve it without prefix caching, or use prompts shorter than a cache block.",
             rate=rate,
             limit=CACHE_HITS_LIMIT,
         )

@@ -205,9 +205,10 @@ def _warm_up(job: Job, measurement: Measurement) -> tuple[list[Finding], float]:
     another start. Returns what was wrong and the most tokens an event that a stream carried.
     """
     options, point = job.options, measurement.point
-    prompts = dataset.warmup_prompts(job.dataset, point, measurement.seed, job.facts.lengths)
-    job.tell("warm-up")
     tokens, timeout = min(point.output_len, _WARMUP_TOKENS), job.seconds()
+    room = job.facts.max_model_len - tokens if job.facts.max_model_len else None
+    prompts = dataset.warmup_prompts(job.dataset, point, measurement.seed, job.facts.lengths, room)
+    job.tell("warm-up")
     streams: list[Stream] = []
 
     def send(prompt: str) -> None:
@@ -266,6 +267,8 @@ def _load(
             timeout=timeout,
             sample=look,
             prompts=prompts,
+            # What a file holds, an earlier run may have sent: the server finds only what has the same salt.
+            cache_salt=f"modelops-{measurement.seed}" if job.dataset.name == "file" else "",
         )
     log = redact(ran.log, [options.server.api_key])
     tail = " | ".join(log.splitlines()[-_LOG_TAIL:])[-1500:]

@@ -345,6 +345,17 @@ class TestMeasuring:
         assert point["energy"]["valid"] is False
         assert point["energy"]["reason"]
 
+    def test_a_warm_up_of_a_file_is_no_longer_than_the_context(self, run_module: RunModule, tmp_path: Path) -> None:
+        # As many letters as the file's texts have characters would be more tokens than fit.
+        path = tmp_path / "p.jsonl"
+        path.write_text("".join(json.dumps({"prompt": f"question {n}" * 60}) + "\n" for n in range(16)))
+        with MockOpenAI(max_model_len=300) as mock:
+            result = run_module("vllm_bench", params(tmp_path, mock.url, dataset="file", dataset_file=str(path)))
+            warm_up = mock.counters.prompts[1:5]
+        assert result["complete"] is True
+        # The mock takes a character for a token: 0.9 of what 20 tokens of output leave.
+        assert {(len(prompt), prompt.startswith("Letter ")) for prompt in warm_up} == {(252, True)}
+
     def test_prompts_of_a_file_are_sent_once(self, run_module: RunModule, tmp_path: Path) -> None:
         path = tmp_path / "p.jsonl"
         path.write_text("".join(json.dumps({"prompt": f"question {n}"}) + "\n" for n in range(32)))
@@ -565,6 +576,24 @@ class TestBuiltin:
         assert result["valid"] is True
         assert "rate-not-reached" not in ids(result["findings"])
         assert result["points"][0]["metrics"]["client_queue_ms"]["n"] == 40
+
+    def test_prompts_of_a_file_that_were_sent_before_are_not_found_in_the_cache(
+        self, run_module: RunModule, tmp_path: Path
+    ) -> None:
+        path = tmp_path / "p.jsonl"
+        path.write_text("".join(json.dumps({"prompt": f"question {n}"}) + "\n" for n in range(32)))
+        with MockOpenAI() as mock:
+            given = self.params(tmp_path, mock.url, dataset="file", dataset_file=str(path), repeats=2)
+            runs = [run_module("vllm_bench", given) for _run in range(2)]
+            sent = list(zip(mock.counters.prompts, mock.counters.salts, strict=True))
+        assert [run["valid"] for run in runs] == [True, True]
+        asked = [(prompt, salt) for prompt, salt in sent if prompt.startswith("question")]
+        # The same 32 prompts twice, and a salt for each of the four measurements.
+        assert len({prompt for prompt, _salt in asked}) == 32
+        assert len(set(asked)) == len(asked) == 64
+        assert len({salt for _prompt, salt in asked} - {""}) == 4
+        # Prompts that nobody has sent need none.
+        assert {salt for prompt, salt in sent if not prompt.startswith("question")} == {""}
 
     @pytest.mark.parametrize("endpoint", ["completions", "chat"])
     def test_auto_takes_it_where_there_is_no_vllm_and_says_so(

@@ -62,6 +62,18 @@ def test_verses_have_the_asked_length_and_begin_differently_everywhere() -> None
     assert loads[0] == dataset.make_prompts(data, plan, plan[0], 7, dataset.Lengths(4.0))
 
 
+def test_the_warm_up_of_a_file_is_verses_that_fit_into_the_context() -> None:
+    data = dataset.Dataset("file", ("x" * 1000, "y" * 3000))
+    lengths = dataset.Lengths(2.0, template_tokens=10)
+    prompts = dataset.warmup_prompts(data, FILE, 7, lengths)
+    assert {len(p) for p in prompts} == {2000}
+    assert all(p.startswith("Letter ") and "\n" in p for p in prompts)
+    # 0.9 of the room are 450 tokens, of which the template has 10.
+    assert {len(p) for p in dataset.warmup_prompts(data, FILE, 7, lengths, 500)} == {2 * 440}
+    assert {len(p) for p in dataset.warmup_prompts(data, FILE, 7, lengths, 5000)} == {2000}
+    assert {len(p) for p in dataset.warmup_prompts(data, FILE, 7, lengths, 0)} == {1}
+
+
 def test_a_long_prompt_goes_through_the_verses_several_times() -> None:
     rng = random.Random(1)
     assert len(dataset.verses(rng, 20000)) == 20000
