@@ -38,9 +38,20 @@ options:
   url:
     description:
       - Root of the server's API. A trailing C(/v1) is removed.
-      - Measure the vLLM server itself. Proxies add delays and keep-alives, and hide the server's counters.
+      - Measure the vLLM server itself. Proxies add delays and keep-alives, and hide the server's counters. For replicas
+        behind a router see O(metrics_urls).
     type: str
     required: true
+  metrics_urls:
+    description:
+      - Roots of the replicas behind a router at O(url). Their counters at C(/metrics) are added up, so that requests,
+        tokens, cache hits and other traffic are checked as those of a single server are.
+      - All replicas must be named. O(api_key) is sent to each.
+      - Without it the counters are those of O(url) itself.
+    type: list
+    elements: str
+    default: []
+    version_added: 1.1.0
   model:
     description: Served name of the model.
     type: str

@@ -66,9 +66,9 @@ class Server:
         return "same host" if same else "remote"
 
 
-def normalise_url(url: str) -> str:
+def normalise_url(url: str, option: str = "url") -> str:
     """The server's root: without a trailing slash and without ``/v1``. Raises ModelopsError for anything else than
-    an absolute http(s) URL, and for one that carries a password."""
+    an absolute http(s) URL, and for one that carries a password; ``option`` is what the message calls it."""
     parts = urllib.parse.urlsplit(url.strip())
     try:
         port_ok = parts.port is None or 0 < parts.port < 65536
@@ -77,10 +77,10 @@ def normalise_url(url: str) -> str:
     if parts.scheme not in ("http", "https") or not parts.hostname or not port_ok or parts.query or parts.fragment:
         shown = f"{parts.scheme}://{parts.hostname or ''}"
         raise ModelopsError(
-            f"url must be the server's root, but is {shown}...", "Use for example http://127.0.0.1:8000."
+            f"{option} must be the server's root, but is {shown}...", "Use for example http://127.0.0.1:8000."
         )
     if parts.username or parts.password:
-        raise ModelopsError("url holds a user name or a password, which would end up in logs.", "Use api_key.")
+        raise ModelopsError(f"{option} holds a user name or a password, which would end up in logs.", "Use api_key.")
     path = parts.path.rstrip("/")
     path = path[: -len("/v1")] if path.endswith("/v1") else path
     return f"{parts.scheme}://{parts.netloc}{path}"

@@ -18,6 +18,7 @@ from .metrics import SLO_NAMES
 
 BENCH_SPEC: t.Final[dict[str, t.Any]] = {
     "url": {"type": "str", "required": True},
+    "metrics_urls": {"type": "list", "elements": "str", "default": []},
     "model": {"type": "str", "required": True},
     "tokenizer": {"type": "path"},
     "trust_remote_code": {"type": "bool", "default": False},
@@ -115,7 +116,20 @@ def bench_options(params: t.Mapping[str, t.Any]) -> Options:
         max_seconds=params["max_seconds"],
         client_check_rate=params["client_check_rate"],
         aiperf=params["aiperf"],
+        replicas=_replicas(params),
     )
+
+
+def _replicas(params: t.Mapping[str, t.Any]) -> list[api.Server]:
+    """The servers whose counters are added up. Raises ModelopsError for one that is named twice."""
+    urls = [api.normalise_url(url, "metrics_urls") for url in params["metrics_urls"]]
+    twice = sorted({url for url in urls if urls.count(url) > 1})
+    if twice:
+        raise ModelopsError(
+            f"metrics_urls has {', '.join(twice)} twice, whose counters would be counted twice.",
+            "Name each server once.",
+        )
+    return [api.Server(url, params["api_key"] or None) for url in urls]
 
 
 def _check_related(params: t.Mapping[str, t.Any]) -> None:

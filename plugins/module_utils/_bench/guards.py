@@ -83,7 +83,8 @@ def counters(change: Delta | None, requests: int, failed: int, output_len: int) 
                 "server-counters-missing",
                 "The server shows no counters of vLLM at /metrics, so cache hits, other traffic and the token count "
                 "are not checked.",
-                "Measure the vLLM server directly, not a proxy or a router in front of it.",
+                "Measure the vLLM server directly, not a proxy in front of it; name the replicas behind a router in "
+                "metrics_urls.",
             )
         ]
     good = requests - failed
@@ -93,7 +94,7 @@ def counters(change: Delta | None, requests: int, failed: int, output_len: int) 
                 "server-counters-still",
                 f"The counters at /metrics did not move while {good} requests were answered: they are not the "
                 "counters of the server that answers.",
-                "Measure the vLLM server directly.",
+                "Measure the vLLM server directly, or correct metrics_urls.",
                 requests=good,
             )
         ]
@@ -111,7 +112,8 @@ def counters(change: Delta | None, requests: int, failed: int, output_len: int) 
                 "tokens-not-confirmed",
                 f"The client counts {good} requests and {tokens} tokens, the server only {change.finished} and "
                 f"{change.generation_tokens}.",
-                "Measure the server directly; the client counted what the server did not generate.",
+                "Measure the server directly, or name all replicas of the router in metrics_urls; the client counted "
+                "what the server did not generate.",
                 **numbers,
             )
         ]
@@ -153,9 +155,9 @@ def prefix_cache(change: Delta | None) -> list[Finding]:
             f"{rate:.1%} of the prompt tokens came out of the prefix cache (limit {CACHE_HITS_LIMIT:.0%}): the time to "
             "first token is not that of a new prompt.",
             "Leave seed unset, so that each run has prompts of its own. What a dataset_file holds comes out of the "
-            "cache again when vLLM's clients sent it before: use the engine builtin or aiperf, which salt it, or restart the "
-            "server; a common beginning is cached all the same. A model with a tiny vocabulary repeats prompts by "
-            "chance: serve it without prefix caching, or use prompts shorter than a cache block.",
+            "cache again when vLLM's clients sent it before: use the engine builtin or aiperf, which salt it, or "
+            "restart the server; a common beginning is cached all the same. A model with a tiny vocabulary repeats "
+            "prompts by chance: serve it without prefix caching, or use prompts shorter than a cache block.",
             rate=rate,
             limit=CACHE_HITS_LIMIT,
         )

@@ -61,6 +61,8 @@ class Options:
     max_seconds: float = 0.0
     client_check_rate: float = 0.0
     aiperf: str = "aiperf"
+    # The servers whose counters are added up, when that at the URL is a router.
+    replicas: t.Sequence[api.Server] = ()
 
 
 @dataclass(frozen=True)
@@ -118,19 +120,23 @@ class _Look:
     power: energy.Reading | None
 
 
-def take_sample(server: api.Server) -> prometheus.Sample | None:
-    """The server's counters now; None when it shows none."""
+def take_sample(options: Options) -> prometheus.Sample | None:
+    """The counters of the server, or of all its replicas, now; None when it, or one of them, shows none."""
+    return prometheus.total([_sample(server) for server in options.replicas or (options.server,)])
+
+
+def _sample(server: api.Server) -> prometheus.Sample | None:
     status, text = api.get(server, "/metrics")
     return prometheus.parse(text) if status == 200 else None
 
 
-def _settle(server: api.Server) -> prometheus.Sample | None:
+def _settle(options: Options) -> prometheus.Sample | None:
     """The counters once the server has nothing to do, or after a while all the same; None when it has none."""
     deadline = time.monotonic() + _IDLE_TIMEOUT_S
-    sample = take_sample(server)
+    sample = take_sample(options)
     while sample is not None and sample.busy and time.monotonic() < deadline:
         time.sleep(0.25)
-        sample = take_sample(server)
+        sample = take_sample(options)
     return sample
 
 
@@ -153,7 +159,7 @@ def measure(job: Job, measurement: Measurement) -> dict[str, t.Any]:
     if not findings:
         findings, tokens_per_event = _warm_up(job, measurement)
     if not findings:
-        before = _settle(job.options.server)
+        before = _settle(job.options)
         findings = _idle(before) or _load(job, measurement, before, tokens_per_event, record)
     record.update(
         ended_unix=round(time.time(), 3),
@@ -252,7 +258,7 @@ def _load(
 
     def look() -> _Look:
         power = job.power.read()
-        seen = take_sample(options.server) if before is not None else None
+        seen = take_sample(options) if before is not None else None
         job.tell(_answered(before, seen, measurement.point.num_prompts))
         return _Look(seen, power)
 
@@ -302,7 +308,7 @@ def _load(
         raw,
         measurement.point,
         before=before,
-        after=_settle(options.server) if before is not None else None,
+        after=_settle(options) if before is not None else None,
         between=[seen.server for seen in ran.samples if seen.server is not None],
         warmup_tokens_per_event=tokens_per_event,
         engine=client.engine,

@@ -102,6 +102,28 @@ def parse(text: str) -> Sample | None:
     return Sample(**values, finished=finished or None, settings=settings) if seen else None
 
 
+def total(samples: t.Sequence[Sample | None]) -> Sample | None:
+    """The sample of several servers behind one address, such as replicas behind a router; None when one is missing.
+
+    Their counters and gauges are added up, but for the fullest cache. The sum of the start times is another one as soon
+    as any process is, since times only grow. A setting that differs is the list of what the servers have.
+    """
+    known = [sample for sample in samples if sample is not None]
+    if not known or len(known) < len(samples):
+        return None
+    values: dict[str, t.Any] = {}
+    for name in (*_SUMS, "start_time"):
+        parts = [getattr(sample, name) for sample in known]
+        values[name] = None if None in parts else sum(parts)
+    values["kv_usage"] = _peak(sample.kv_usage for sample in known)
+    reasons = sorted({reason for sample in known for reason in sample.finished or {}})
+    finished = {reason: sum((sample.finished or {}).get(reason, 0.0) for sample in known) for reason in reasons}
+    keys = sorted({key for sample in known for key in sample.settings})
+    settings = {key: ", ".join(sorted({s.settings[key] for s in known if key in s.settings})) for key in keys}
+    whole = all(sample.finished is not None for sample in known)
+    return Sample(**values, finished=finished if whole else None, settings=settings)
+
+
 def _number(text: str) -> float | None:
     try:
         return float(text)

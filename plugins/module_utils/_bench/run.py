@@ -75,7 +75,7 @@ def run(options: Options, tell: t.Callable[[str], None] = lambda _line: None) ->
     library = nvml.open_nvml() if place != "remote" else None
     power = _power(options, place, library)
     base_seed = options.seed if options.seed is not None else secrets.randbits(31)
-    sample = take_sample(options.server)
+    sample = take_sample(options)
     identity = build_identity(
         options.identity,
         [options.server.api_key],

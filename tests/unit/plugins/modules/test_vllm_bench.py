@@ -73,7 +73,9 @@ def test_points_replace_the_short_form(run_module: RunModule, tmp_path: Path) ->
         ({"engine": "python", "tokenizer": None}, "vLLM's clients need the option tokenizer"),
         ({"engine": "rust", "endpoint": "chat"}, "take the role of a chat for its first token"),
         ({"progress_interval": -1}, "progress_interval is -1"),
-        ({"url": "127.0.0.1:8000"}, "server's root"),
+        ({"url": "127.0.0.1:8000"}, "url must be the server's root"),
+        ({"metrics_urls": ["http://h:1", "h:2"]}, "metrics_urls must be the server's root"),
+        ({"metrics_urls": ["http://h:1", "http://h:1/v1/"]}, "metrics_urls has http://h:1 twice"),
         ({"repeats": 0}, "repeats is 0"),
         ({"gpus": 0}, "gpus is 0"),
         ({"timeout": 0}, "timeout is 0"),
@@ -222,6 +224,25 @@ class TestMeasuring:
             result = run_module("vllm_bench", params(tmp_path, mock.url))
         assert result["valid"] is True
         assert expected in ids(result["findings"], "warning")
+
+    def test_the_counters_of_replicas_behind_a_router_are_added_up(self, run_module: RunModule, tmp_path: Path) -> None:
+        with MockOpenAI(metrics=False) as router, MockOpenAI() as busy, MockOpenAI() as idle:
+            # One replica has all the work.
+            busy.counters = router.counters
+            urls = [busy.url, f"{idle.url}/v1"]
+            result = run_module("vllm_bench", params(tmp_path, router.url, metrics_urls=urls))
+            (point,) = result["points"]
+            # The other one has as much to do, for somebody else.
+            idle.counters = router.counters
+            doubled = run_module("vllm_bench", params(tmp_path, router.url, metrics_urls=urls))
+            lacking = run_module(
+                "vllm_bench", params(tmp_path, router.url, metrics_urls=[idle.url, "http://127.0.0.1:9"])
+            )
+        assert result["valid"] is True
+        assert (point["server"]["finished"], point["server"]["generation_tokens"]) == (16, 320)
+        assert "server-counters-missing" not in ids(result["findings"])
+        assert "other-traffic" in ids(doubled["findings"], "error")
+        assert "server-counters-missing" in ids(lacking["findings"], "warning")
 
     @pytest.mark.case("chunk-is-not-token-coalesced", "first-chunk-bundles-tokens")
     def test_merged_tokens_leave_the_point_valid(self, run_module: RunModule, tmp_path: Path) -> None:

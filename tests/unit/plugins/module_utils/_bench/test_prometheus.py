@@ -8,7 +8,13 @@ from __future__ import annotations
 import typing as t
 
 import pytest
-from ansible_collections.modelops.vllm.plugins.module_utils._bench.prometheus import Sample, delta, parse, restarted
+from ansible_collections.modelops.vllm.plugins.module_utils._bench.prometheus import (
+    Sample,
+    delta,
+    parse,
+    restarted,
+    total,
+)
 
 LoadFixture = t.Callable[[str], str]
 
@@ -48,6 +54,50 @@ def test_engines_are_added_up_and_the_fullest_cache_counts() -> None:
     assert sample.finished == {"length": 11}
     assert sample.settings == {"block_size": "16", "enable_prefix_caching": "True"}
     assert sample.generation_tokens is None
+
+
+def test_replicas_are_added_up_and_the_fullest_cache_counts() -> None:
+    one = Sample(
+        start_time=1000.5,
+        generation_tokens=10,
+        running=3,
+        kv_usage=0.25,
+        finished={"length": 4.0, "abort": 1.0},
+        settings={"block_size": "16", "kv_cache_size_tokens": "900"},
+    )
+    other = Sample(
+        start_time=2000.25,
+        generation_tokens=20,
+        running=2,
+        kv_usage=0.75,
+        finished={"length": 6.0},
+        settings={"block_size": "16", "kv_cache_size_tokens": "905"},
+    )
+    assert total([one, other]) == Sample(
+        start_time=3000.75,
+        generation_tokens=30,
+        running=5,
+        kv_usage=0.75,
+        finished={"length": 10.0, "abort": 1.0},
+        settings={"block_size": "16", "kv_cache_size_tokens": "900, 905"},
+    )
+    assert total([one]) == one
+
+
+def test_a_replica_that_does_not_answer_leaves_no_sum() -> None:
+    known = Sample(generation_tokens=10, finished={"length": 1.0})
+    assert total([known, None]) is None
+    assert total([]) is None
+    partly = total([known, Sample(prompt_tokens=5)])
+    assert partly == Sample()
+
+
+def test_the_restart_of_one_replica_shows_behind_the_work_of_the_others() -> None:
+    before = total([Sample(start_time=1000.0, generation_tokens=50), Sample(start_time=1000.0, generation_tokens=50)])
+    after = total([Sample(start_time=1200.0, generation_tokens=1), Sample(start_time=1000.0, generation_tokens=150)])
+    assert before is not None
+    assert after is not None
+    assert restarted(before, after)
 
 
 @pytest.mark.parametrize(
