@@ -14,12 +14,13 @@ import contextlib
 import json
 import os
 import threading
+import time
 import typing as t
 from dataclasses import dataclass, replace
 
 from .._errors import ModelopsError
 from . import causes, cluster, watch
-from .board import Group
+from .board import Group, fetch
 from .causes import Cause
 from .group import GroupProof
 from .journal import Entry
@@ -33,6 +34,7 @@ from .switch import Limits, Switch, SwitchError
 MEET_SECONDS: t.Final = 180.0
 # What a stop may take longer than it should.
 STOP_MARGIN: t.Final = 60.0
+_LOOK_SECONDS: t.Final = 1.0
 _GROUP_FILE: t.Final = "group.json"
 _WATCH_UNIT: t.Final = "watch.service"
 
@@ -96,6 +98,21 @@ def stage(params: t.Mapping[str, t.Any], unit: str) -> Staged:
     return Staged(contents, files, {"group": {**group.as_dict(), "digest": digest}})
 
 
+def _left_behind(part: Part, stay: t.Collection[str]) -> list[str]:
+    """The other nodes that still work for the same engine; those with an address in ``stay`` come along."""
+    group = part.group
+    found = []
+    for rank, member in enumerate(group.members):
+        if rank == group.rank or member.address in stay:
+            continue
+        # A node where it was stopped shows nothing, and one that switches shows that.
+        state = fetch(member.address, group.port)
+        here = state is not None and (state.kind, state.group, state.digest) == ("watch", group.name, part.digest)
+        if here and state is not None and state.phase not in ("stopped", "failed"):
+            found.append(group.title(rank))
+    return found
+
+
 def _cause_of(failure: Exception, id_: str) -> Cause:
     """What the other nodes are told of it."""
     if isinstance(failure, SwitchError):
@@ -152,6 +169,7 @@ class GroupSwitch(Switch):
         part = next((part for r in changing if (part := part_of(r)) is not None), None)
         try:
             super()._check(changing, rivals)
+            self._check_parting(part, changing, rivals)
         except Exception as e:  # whatever it is, the other nodes must not wait for this one
             if part is not None:
                 with contextlib.suppress(ModelopsError):
@@ -166,6 +184,28 @@ class GroupSwitch(Switch):
         if cause is not None:
             raise ModelopsError(f"Nothing was stopped. {cause.line}", cause.remedy, cause=cause.as_dict())
         self._part = part
+
+    def _check_parting(self, part: Part | None, changing: t.Sequence[Release], rivals: t.Sequence[Release]) -> None:
+        """Nobody is left with a part of an engine: who worked with this node leaves it too, or has stopped.
+
+        Where this node is to serve alone, so may be the others: it shows that it is about to leave, and waits for them.
+        """
+        going = [r for r in [*rivals, *self._running_under(changing)] if self._node.runs(r.unit)]
+        for release, old in ((r, p) for r in going if (p := part_of(r)) is not None):
+            stay = part.group.members if part is not None else ()
+            end = time.monotonic() + (MEET_SECONDS if part is None else 0.0)
+            while left := _left_behind(old, {m.address for m in stay}):
+                if part is None and self._proof is None:
+                    self._tell(f"waiting for the other nodes of {old.group.name} to leave it too")
+                    self._enter(old, [release])
+                if time.monotonic() >= end:
+                    raise ModelopsError(
+                        f"Nothing was stopped. {release.unit} is a part of {old.group.name}, one engine on several"
+                        f" nodes, and would leave a broken one to {', '.join(left)}.",
+                        "Run the play for all nodes of that group at once, without --limit, or stop it on all of them"
+                        " first (stop.yml).",
+                    )
+                time.sleep(_LOOK_SECONDS)
 
     def _exchange(self, entry: Entry, changing: t.Sequence[Release], rivals: t.Sequence[Release]) -> None:
         try:
@@ -274,9 +314,11 @@ class GroupSwitch(Switch):
         return proof
 
     def _give_up(self, cause: Cause, releases: t.Sequence[Release]) -> None:
-        """Tell the other nodes, which anybody in their network can read: no secret."""
+        """Tell the other nodes, which anybody in their network can read: no secret of any release of this node."""
         if self._proof is not None:
-            self._proof.publish("failed", replace(cause, line=mask(cause.line, releases)))
+            known = [*releases, *(r for name in self._store.instances() for r in self._store.releases(name))]
+            told = replace(cause, line=mask(cause.line, known), remedy=mask(cause.remedy, known))
+            self._proof.publish("failed", told)
 
     def _rest(self, release: Release) -> None:
         """Stop the watch of an instance, which would show the same board and restart what is being switched."""

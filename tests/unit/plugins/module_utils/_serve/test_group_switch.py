@@ -21,9 +21,14 @@ from ansible_collections.modelops.vllm.plugins.module_utils._errors import Model
 from ansible_collections.modelops.vllm.plugins.module_utils._findings import Finding, error
 from ansible_collections.modelops.vllm.plugins.module_utils._serve import group as group_module
 from ansible_collections.modelops.vllm.plugins.module_utils._serve import group_switch as module
-from ansible_collections.modelops.vllm.plugins.module_utils._serve.board import Group, Member, fetch
+from ansible_collections.modelops.vllm.plugins.module_utils._serve.board import Board, Group, Member, State, fetch
 from ansible_collections.modelops.vllm.plugins.module_utils._serve.causes import Cause
-from ansible_collections.modelops.vllm.plugins.module_utils._serve.group_switch import GroupSwitch, stage, watch_of
+from ansible_collections.modelops.vllm.plugins.module_utils._serve.group_switch import (
+    GroupSwitch,
+    part_of,
+    stage,
+    watch_of,
+)
 from ansible_collections.modelops.vllm.plugins.module_utils._serve.probe import Answer
 from ansible_collections.modelops.vllm.plugins.module_utils._serve.ready import Outcome
 from ansible_collections.modelops.vllm.plugins.module_utils._serve.release import Release, Store
@@ -32,7 +37,7 @@ from ansible_collections.modelops.vllm.plugins.module_utils._serve.systemd impor
 
 UNIT, WATCH = "vllm-main.service", "vllm-main-watch.service"
 DEAD = UnitState("loaded", "inactive", "dead", "success", 0, "none", 0, "")
-OOM = Cause("gpu-out-of-memory", "CUDA out of memory near s3cr3t-key", "Use less.")
+OOM = Cause("gpu-out-of-memory", "CUDA out of memory near s3cr3t-key and key-of-before", "Use less.")
 MEMBERS = (Member("head", "127.0.0.1"), Member("worker", "127.0.0.2"))
 
 
@@ -153,7 +158,7 @@ class Host:
         self.failure: BaseException | None = None
         self.count = 0
 
-    def release(self, name: str = "a", *, alone: bool = False) -> Release:
+    def release(self, name: str = "a", *, alone: bool = False, key: str = "s3cr3t-key") -> Release:
         self.count += 1
         params = {
             "group": {} if alone else self.group.as_dict(),
@@ -166,7 +171,7 @@ class Host:
             "watch_text": "[Unit]\n",
         }
         staged = stage(params, UNIT)
-        texts = {"unit.service": f"{name} of rank {self.group.rank}\n", "secrets.env": 'VLLM_API_KEY="s3cr3t-key"\n'}
+        texts = {"unit.service": f"{name} of rank {self.group.rank}\n", "secrets.env": f'VLLM_API_KEY="{key}"\n'}
         files = [{"name": n, "dest": str(self.root / n), "mode": "0600"} for n in texts]
         files += [{**f, "dest": str(self.root / f["name"])} for f in staged.files]
         facts = {"instance": "main", "unit": UNIT, "files": files, "question": {}, **staged.record}
@@ -399,6 +404,68 @@ def test_a_release_of_one_node_ends_the_watch(pair: Pair) -> None:
     assert not (pair.head.root / "watch.service").exists()
 
 
+@contextlib.contextmanager
+def watching(host: Host, phase: str = "up", digest: str = "") -> t.Iterator[None]:
+    """The board of the watch, until that is stopped."""
+    current = host.store.linked("main", "current")
+    part = part_of(current) if current is not None else None
+    assert part is not None
+    board = Board(part.group, State("pair/main", part.group.rank, digest or part.digest, "watch", "w", phase), 2.0)
+    stop = host.node.stop
+
+    def stopping(unit: str) -> None:
+        stop(unit)
+        if unit == WATCH:
+            board.close()
+
+    host.node.stop = stopping  # type: ignore[method-assign]
+    board.open()
+    yield
+    board.close()
+
+
+@pytest.mark.slow
+def test_a_node_that_leaves_a_group_alone_touches_nothing(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    pair.deploy("a")
+    monkeypatch.setattr(module, "MEET_SECONDS", 0.5)
+    monkeypatch.setattr(group_module, "LINGER_SECONDS", 0.5)
+    with watching(pair.worker):
+        pair.head.run(pair.head.release("b", alone=True))
+    assert "Nothing was stopped. vllm-main.service is a part of pair/main" in str(pair.head.failure)
+    assert "would leave a broken one to rank 1 (worker). Run the play for all nodes" in str(pair.head.failure)
+    assert pair.serves == ["a", "a"]
+    assert pair.head.watched
+    assert UNIT not in pair.head.node.stopped
+
+
+@pytest.mark.slow
+def test_nodes_that_leave_a_group_together_do(pair: Pair) -> None:
+    pair.deploy("a")
+    with watching(pair.head), watching(pair.worker):
+        assert pair.switch(*(host.release("b", alone=True) for host in pair.hosts)) == ["", ""]
+    assert pair.serves == ["b", "b"]
+    assert pair.watched == [False, False]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("phase", "digest"), [("stopped", ""), ("failed", ""), ("up", "of another release")])
+def test_a_node_leaves_a_group_in_which_nobody_works(pair: Pair, phase: str, digest: str) -> None:
+    pair.deploy("a")
+    with watching(pair.worker, phase, digest):
+        pair.head.run(pair.head.release("b", alone=True))
+    assert pair.head.failure is None
+    assert pair.head.serves == "b"
+
+
+@pytest.mark.slow
+def test_what_does_not_run_any_more_can_be_replaced(pair: Pair) -> None:
+    pair.deploy("a")
+    pair.head.node.stop(UNIT)
+    with watching(pair.worker):
+        pair.head.run(pair.head.release("b", alone=True))
+    assert pair.head.failure is None
+
+
 @pytest.mark.slow
 def test_what_is_stopped_is_watched_no_more(pair: Pair) -> None:
     pair.deploy("a")
@@ -419,13 +486,14 @@ def test_no_secret_is_shown_to_the_network(pair: Pair, monkeypatch: pytest.Monke
         shown.append(fetch("127.0.0.2", pair.worker.group.port))
         close(proof)
 
+    pair.switch(*(host.release("a", key="key-of-before") for host in pair.hosts))
     monkeypatch.setattr(group_module.GroupProof, "close", look)
-    releases = [host.release("a") for host in pair.hosts]
+    releases = [host.release("b") for host in pair.hosts]
     pair.worker.node.broken = {releases[1].id}
     pair.switch(*releases)
-    lines = [state.cause.get("line", "") for state in shown if state is not None]
-    assert "s3cr3t-key" not in json.dumps([vars(s) for s in shown if s is not None])
-    assert lines
+    states = [state for state in shown if state is not None]
+    assert "CUDA out of memory near ******** and ********" in {state.cause.get("line") for state in states}
+    assert not [s for s in states if "s3cr3t-key" in json.dumps(vars(s)) or "key-of-before" in json.dumps(vars(s))]
 
 
 def test_a_release_of_one_node_has_no_part_in_a_group() -> None:
