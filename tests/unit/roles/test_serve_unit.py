@@ -83,3 +83,19 @@ def test_nodes_with_nvswitch_wait_for_the_fabric_manager(variables: dict[str, t.
 @pytest.mark.case("B14")
 def test_it_listens_on_loopback_unless_told_otherwise() -> None:
     assert yaml.safe_load((ROLE / "defaults/main.yml").read_text(encoding="utf-8"))["serve_host"] == "127.0.0.1"
+
+
+def test_more_patience_restarts_nothing(variables: dict[str, t.Any]) -> None:
+    """What stands in the unit, its environment or the flags of the router makes another release."""
+    router = {
+        part: yaml.safe_load((ROLE.parent / "router" / part / "main.yml").read_text(encoding="utf-8"))
+        for part in ("defaults", "vars")
+    }
+    released = [
+        variables["__serve_managed_env"],
+        variables["__serve_unit_sections"],
+        router["defaults"]["router_startup_timeout"],
+        router["vars"]["__router_unit_sections"],
+    ]
+    assert "ready_timeout" not in str(released)
+    assert variables["__serve_managed_env"]["VLLM_ENGINE_READY_TIMEOUT_S"] == "86400"
