@@ -31,7 +31,13 @@ demo: setup
 demo-clean:
 	@$(ENV) && scripts/demo.sh clean
 
-test: unit integration molecule
+# Most of the time a part waits for a container: two go side by side, the longest begin. LANES=1 shows everything as it happens.
+LANES ?= 2
+LONGEST := serve_nodes serve_chaos serve tournament serve_podman replicas
+PARTS := $(LONGEST:%=molecule-%) $(patsubst %,molecule-%,$(filter-out $(LONGEST),$(SCENARIOS)))
+
+test: unit
+	@printf '%s\n' integration $(PARTS) | xargs -P $(LANES) -n 1 scripts/lane.sh
 
 unit: setup
 	@$(ENV) && step unit && pytest -q -m "slow or not slow" tests/unit
@@ -39,7 +45,8 @@ unit: setup
 integration: setup
 	@$(ENV) && step integration && MODELOPS_HUB_PYTHONS="$$HUB_OLD_VENV/bin/python:$$HUB_1X_VENV/bin/python:$(BIN)/python" pytest -q -m "slow or not slow" tests/integration
 
-molecule: $(SCENARIOS:%=molecule-%)
+molecule: setup
+	@printf '%s\n' $(PARTS) | xargs -P $(LANES) -n 1 scripts/lane.sh
 
 $(SCENARIOS:%=molecule-%): molecule-%: setup
 	@$(ENV) && step "molecule $*" && molecule test -s $*
