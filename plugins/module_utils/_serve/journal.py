@@ -174,10 +174,10 @@ def busy(state_dir: str) -> bool:
 
 
 def _write(f: t.TextIO, holder: t.Mapping[str, t.Any]) -> None:
-    f.seek(0)
-    f.truncate()
-    json.dump(holder, f)
-    f.flush()
+    """Say who holds the lock, for others to read. On a full disk nobody can, and the lock is held all the same."""
+    os.ftruncate(f.fileno(), 0)
+    with contextlib.suppress(OSError):
+        os.pwrite(f.fileno(), json.dumps(holder).encode(), 0)
 
 
 def _holder(path: str) -> dict[str, t.Any]:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import stat
@@ -148,3 +149,13 @@ def test_a_switch_goes_on_where_the_kernel_does_not_spare_it(tmp_path: Path, mon
     monkeypatch.setattr(module, "_OOM", str(tmp_path / "none"))
     with locked(str(tmp_path), A, 0, lambda _line: None):
         assert busy(str(tmp_path))
+
+
+def test_a_full_disk_is_no_obstacle_to_the_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_args: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "pwrite", full)
+    with locked(str(tmp_path), A, 0, lambda _line: None):
+        assert busy(str(tmp_path))
+    assert not busy(str(tmp_path))
