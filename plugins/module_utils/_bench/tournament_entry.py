@@ -123,7 +123,7 @@ def _refuse_faults(candidate: str, phase: str, message: str, cause: t.Mapping[st
         return
     what = f"a fault of the node ({known})" if known else "no failure of the engine that it starts"
     raise ModelopsError(
-        f"{candidate} could not be tried, and has not lost, since this is {what}: {message}",
+        f"{candidate} could not be tried, and has not lost, since this is {what}: {message.rstrip('.')}.",
         " ".join(
             [str((cause or {}).get("remedy") or "Mend it."), "Run the playbook again: the tournament goes on here."]
         ),

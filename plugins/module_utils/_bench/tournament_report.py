@@ -56,7 +56,10 @@ def headline(state: State) -> str:
     left = steps(state)
     if left:
         return f"The tournament is not over: {len(left)} measurements are left in this round."
-    return "No candidate could be deployed and measured. Mend what is named and begin anew: tournament_resume=false."
+    return (
+        "No candidate could be deployed and measured. Mend what is named, and name in tournament_retry what to try "
+        "again, or begin anew: tournament_resume=false."
+    )
 
 
 def document(state: State) -> Document:
@@ -94,7 +97,10 @@ def _facts(state: State) -> list[tuple[str, str]]:
     return [
         ("Objective", OBJECTIVES[rules.objective].name),
         ("Bounds", bounds or "none"),
-        ("Measured", f"every candidate once; up to {rules.leaders} leaders {rules.sessions} times, in turns"),
+        (
+            "Measured",
+            f"every candidate once; up to {rules.leaders} leaders {rules.sessions} times, in turns",
+        ),
         ("Time", f"{utc(state['created_unix'])} to {utc(ended)}"),
     ]
 
@@ -147,7 +153,7 @@ def _not_claimed(state: State) -> list[str]:
     rules = rules_of(state)
     claims = ["The order holds for these loads on this node, with this vLLM; another load may have another winner."]
     if rules.sessions == 1:
-        claims.append("Each candidate was started once: what changes between starts is not in the noise.")
+        claims.append("Each candidate was started once, which tells no difference between the leaders.")
     claims.append("Candidates that were measured once and lost by less than the noise between starts might tie.")
     if any("replicas" in one["reason"] for one in state["excluded"]):
         claims.append("Layouts with several replicas were not tried; their output adds up behind a router.")

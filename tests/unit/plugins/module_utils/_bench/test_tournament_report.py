@@ -75,7 +75,10 @@ def test_before_the_end_nobody_has_won() -> None:
 def test_without_a_winner_it_says_so() -> None:
     state = played(begun(), {"tp4": [], "tp8-ep": []})
     assert tournament_report.verdict(state) == "no_winner"
-    assert "No candidate could be deployed and measured. Mend what is named and begin anew" in in_markdown(state)
+    assert (
+        "No candidate could be deployed and measured. Mend what is named, and name in tournament_retry"
+        in in_markdown(state)
+    )
     assert "Diagrams" not in [section.title for section in tournament_report.document(state).sections]
 
 
