@@ -352,7 +352,10 @@ class Switch:
 
     def _commit(self, entry: Entry, releases: t.Sequence[Release]) -> None:
         self._keep(releases)
-        self._retire(self._leaving)
+        try:
+            self._retire(self._leaving)
+        except ModelopsError as e:
+            self.report.findings.append(warning("not-disabled", e.message, e.remedy))
         if entry.before and entry.before != entry.targets:
             for service in {r.service for r in releases}:
                 with contextlib.suppress(OSError):
@@ -363,7 +366,7 @@ class Switch:
     def _keep(self, releases: t.Sequence[Release]) -> None:
         """They have answered: they start at boot, and are the last good ones. A full disk is no reason to stop them."""
         for release in releases:
-            self._node.enable(release.unit)
+            self._enable(release)
             try:
                 self._store.mark_proven(release, self._node.date())
             except OSError as e:
@@ -371,6 +374,13 @@ class Switch:
                     f"It could not be written that release {release.id} of {release.unit} has answered: {e.strerror}."
                 )
                 self.report.findings.append(warning("not-recorded", text, "Free space and run again."))
+
+    def _enable(self, release: Release) -> None:
+        """Have it start at boot. What serves goes on where that fails."""
+        try:
+            self._node.enable(release.unit)
+        except ModelopsError as e:
+            self.report.findings.append(warning("not-enabled", e.message, e.remedy))
 
     def _note(self, entry: Entry, phase: t.Any) -> None:
         """A phase after which nothing depends on the journal any more: a full disk must not end what goes on."""
@@ -454,7 +464,7 @@ class Switch:
             self._node.reload()
         for release in before:
             # It was proven once: should it be slow now, it still starts with the node.
-            self._node.enable(release.unit)
+            self._enable(release)
         if resting:
             self._start_and_prove(resting)
         self._prove([r for r in before if r not in resting])

@@ -703,3 +703,20 @@ def test_check_mode_knows_what_a_run_would_change(world: World) -> None:
     world.node.states[minimax.unit] = DEAD
     (world.root / "vllm-kimi.service").write_text(render.HEADER, encoding="utf-8")
     assert would(kimi)
+
+
+def test_a_release_that_answers_is_not_stopped_because_it_cannot_be_enabled(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a, b = world.release(name="a"), world.release(name="b")
+    world.switch(a)
+
+    def refuse(unit: str) -> None:
+        raise ModelopsError(
+            f"systemctl enable {unit} failed: Read-only file system.", "Look at the file system of /etc."
+        )
+
+    monkeypatch.setattr(world.node, "enable", refuse)
+    work = world.switch(b)
+    assert [f.id for f in work.report.findings] == ["not-enabled"]
+    assert world.serving() == {b.unit: b.id}
