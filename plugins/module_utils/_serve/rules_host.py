@@ -46,7 +46,7 @@ NETWORK_RULES: t.Final[tuple[Rule, ...]] = (
     rule(
         "engine-start-timeout",
         r"Timed out waiting for engine core",
-        "Leave VLLM_ENGINE_READY_TIMEOUT_S out of serve_env: the role sets a day, since API servers count the load too.",
+        "Leave VLLM_ENGINE_READY_TIMEOUT_S out of serve_env: the role sets a day, as API servers count the load too.",
     ),
     rule(
         "collective-timeout",
