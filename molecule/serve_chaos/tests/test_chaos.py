@@ -140,9 +140,8 @@ def test_killed_at_random_moments_a_model_always_serves_after_the_next_run(host:
         run = deploy(**variables)
         answers = serving(host)
         gap = re.search(r"([\d.]+) s without service", run.stdout)
-        print(
-            f"{story}: {answers} serves, status {run.returncode}, {gap[1] if gap else 'no'} s without service in the run"
-        )
+        silent = f"{gap[1]} s without service" if gap else "nothing served before"
+        print(f"{story}: then {answers} serves, status {run.returncode}, in that run {silent}")
         if fault:
             assert run.returncode != 0, story
             assert answers == now, story + run.stdout[-2000:] + journal(host)
