@@ -4,7 +4,7 @@ set -euo pipefail
 . "$(dirname "$0")/env.sh"
 cd "$ROOT"
 site=.cache/docs
-rm -rf "$site" && mkdir -p -m 700 "$site"
+rm -rf "$site" && mkdir -p .cache && mkdir -m 700 "$site"
 antsibull-docs sphinx-init --use-current --squash-hierarchy --dest-dir "$site" --project modelops.vllm \
   --title modelops.vllm --copyright "The modelops.vllm contributors" modelops.vllm >/dev/null
 # Ansible's own site is not asked, so that the build needs no network.

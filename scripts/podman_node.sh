@@ -6,19 +6,19 @@ set -euo pipefail
 
 # The scenario serve_podman knows it by this name.
 PODMAN_NODE_IMAGE=localhost/modelops-podman-node:current
-suite=$SUITE components=main
-[ "$suite" != bookworm ] || suite=trixie
+distribution=$SUITE components=main
+[ "$distribution" != bookworm ] || distribution=trixie
 grep -q '^ID=ubuntu' /etc/os-release && components=main,universe
 packages=ca-certificates,conmon,crun,dbus,iproute2,libnuma1,netavark,podman,procps,python3,python3-apt,python3-packaging,systemd,systemd-sysv
 made=$CACHE/podman-node.made
-wanted=$(echo "$suite $packages $NODE_IMAGE" | cat - "$0" | sha256sum)
+wanted=$(echo "$distribution $packages $NODE_IMAGE" | cat - "$0" | sha256sum)
 
 [ "$(cat "$made" 2>/dev/null)" = "$wanted" ] && podman image exists "$PODMAN_NODE_IMAGE" 2>/dev/null && exit 0
 [ "$(id -u)" = 0 ] || die "the test nodes are systemd containers and need root."
-step "node image $PODMAN_NODE_IMAGE with podman of $suite (about a minute)"
+step "node image $PODMAN_NODE_IMAGE with podman of $distribution (about a minute)"
 rootfs=$(mktemp -d "$CACHE/rootfs.XXXXXX")
 trap 'rm -rf "$rootfs"' EXIT
-debootstrap --variant=minbase --components="$components" --include="$packages" "$suite" "$rootfs" >"$CACHE/debootstrap.log" 2>&1 ||
+debootstrap --variant=minbase --components="$components" --include="$packages" "$distribution" "$rootfs" >"$CACHE/debootstrap.log" 2>&1 ||
   { tail -20 "$CACHE/debootstrap.log" >&2; die "debootstrap could not make the node image; its log is $CACHE/debootstrap.log"; }
 rm -rf "$rootfs"/var/cache/apt/archives/*.deb
 podman save -q --format oci-dir -o "$rootfs/srv/registry" "$NODE_IMAGE" >/dev/null

@@ -193,7 +193,7 @@ options:
         type: str
         choices: [checked, deployed, measured]
         default: deployed
-      message:
+      reason:
         description: How it failed.
         type: str
         default: ""
@@ -236,7 +236,7 @@ EXAMPLES = r"""
     state_file: "{{ tournament.state_file }}"
     outcome:
       candidate: tp8-ep
-      message: The engine died.
+      reason: The engine died.
 """
 
 RETURN = r"""

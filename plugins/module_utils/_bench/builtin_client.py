@@ -112,6 +112,12 @@ class Load:
         self.ends.append(end)
 
 
+def _say(word: str) -> None:
+    """Tell the process that has started this one."""
+    sys.stdout.write(word + "\n")
+    sys.stdout.flush()
+
+
 async def measure(directory: str) -> None:
     """Run the plan of this directory."""
     import aiohttp  # noqa: PLC0415  (only the process that measures has it)
@@ -136,9 +142,9 @@ async def measure(directory: str) -> None:
             # A pass of the collector over all that was imported would be a pause of tens of milliseconds.
             gc.collect()
             gc.freeze()
-            print(BEGIN, flush=True)
+            _say(BEGIN)
             await load.run()
-            print(END, flush=True)
+            _say(END)
     with open(os.path.join(directory, "ends.jsonl"), "w", encoding="utf-8") as f:
         f.writelines(json.dumps(end) + "\n" for end in load.ends)
 

@@ -109,7 +109,7 @@ class Code:
     text: str
 
 
-Body = Charts | Table | Bullets | Notes | Code
+Body: t.TypeAlias = "Charts | Table | Bullets | Notes | Code"
 
 
 @dataclass(frozen=True)

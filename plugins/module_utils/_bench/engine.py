@@ -20,7 +20,7 @@ from .streams import PATHS, request_body
 Engine = t.Literal["python", "rust", "builtin", "aiperf"]
 
 # Prompts are text, or token ids for the engines that send our own requests.
-Prompt = str | t.Sequence[int]
+Prompt: t.TypeAlias = "str | t.Sequence[int]"
 
 
 @dataclass(frozen=True)

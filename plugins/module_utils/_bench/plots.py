@@ -157,9 +157,9 @@ def _bars(chart: Bars) -> Figure:
     figure = Figure(figsize=(_WIDTH, _FRAME_HEIGHT + _BAR_HEIGHT * len(chart.bars)), layout="constrained")
     axes = figure.add_subplot()
     rows = range(len(chart.bars))
-    shares = any(bar.band is not None for bar in chart.bars)
+    shares = any(column.band is not None for column in chart.bars)
     if shares:
-        bands = [bar.band or 0.0 for bar in chart.bars]
+        bands = [column.band or 0.0 for column in chart.bars]
         axes.barh(rows, [2 * band for band in bands], left=[-band for band in bands], color=_LINE, height=0.8)
         axes.axvline(0, color=_SOFT, linewidth=1)
         axes.xaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
@@ -167,17 +167,17 @@ def _bars(chart: Bars) -> Figure:
         axes.xaxis.set_major_formatter(FuncFormatter(_plain))
     bars = axes.barh(
         rows,
-        [bar.value for bar in chart.bars],
-        color=[_MARKS.get(bar.mark, _ACCENT) for bar in chart.bars],
+        [column.value for column in chart.bars],
+        color=[_MARKS.get(column.mark, _ACCENT) for column in chart.bars],
         height=0.45,
     )
-    axes.bar_label(bars, [bar.text for bar in chart.bars], padding=4, color=_TEXT, fontsize=10)
-    axes.set_yticks(rows, [bar.label for bar in chart.bars])
+    axes.bar_label(bars, [column.text for column in chart.bars], padding=4, color=_TEXT, fontsize=10)
+    axes.set_yticks(rows, [column.label for column in chart.bars])
     axes.tick_params(axis="y", length=0)
     axes.grid(visible=False, axis="y")
     axes.invert_yaxis()
     axes.margins(y=0.02)
-    reach = max([abs(bar.value) for bar in chart.bars] + [bar.band or 0.0 for bar in chart.bars]) or 1.0
+    reach = max([abs(column.value) for column in chart.bars] + [column.band or 0.0 for column in chart.bars]) or 1.0
     lowest = -reach if shares else 0.0
     # Room for the texts beside the longest bars, which do not count as data.
     axes.set_xlim(lowest * _TEXT_ROOM, reach * _TEXT_ROOM)

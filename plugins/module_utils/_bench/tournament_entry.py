@@ -83,7 +83,7 @@ TOURNAMENT_SPEC: t.Final[dict[str, t.Any]] = {
             "candidate": {"type": "str", "required": True},
             "results": {"type": "path"},
             "phase": {"type": "str", "choices": ["checked", "deployed", "measured"], "default": "deployed"},
-            "message": {"type": "str", "default": ""},
+            "reason": {"type": "str", "default": ""},
             "cause": {"type": "dict"},
         },
     },
@@ -111,7 +111,7 @@ def _note(state: State, outcome: t.Mapping[str, t.Any]) -> None:
     if outcome["results"]:
         tournament.add_session(state, outcome["candidate"], storage.latest(storage.read_records(outcome["results"])))
     else:
-        message, cause = outcome["message"] or "no reason was given", outcome["cause"]
+        message, cause = outcome["reason"] or "no reason was given", outcome["cause"]
         _refuse_faults(outcome["candidate"], outcome["phase"], message, cause)
         tournament.lose(state, outcome["candidate"], outcome["phase"], message, cause)
 

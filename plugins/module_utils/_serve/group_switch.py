@@ -165,11 +165,11 @@ class GroupSwitch(Switch):
         wanted = self._together and self._part is None and part_of(release) is not None
         return not wanted and super()._runs(release)
 
-    def _check(self, changing: t.Sequence[Release], rivals: t.Sequence[Release]) -> None:
+    def _check(self, changing: t.Sequence[Release], leaving: t.Sequence[Release]) -> None:
         part = next((part for r in changing if (part := part_of(r)) is not None), None)
         try:
-            super()._check(changing, rivals)
-            self._check_parting(part, changing, rivals)
+            super()._check(changing, leaving)
+            self._check_parting(part, changing, leaving)
         except Exception as e:  # whatever it is, the other nodes must not wait for this one
             if part is not None:
                 with contextlib.suppress(ModelopsError):
@@ -185,12 +185,12 @@ class GroupSwitch(Switch):
             raise ModelopsError(f"Nothing was stopped. {cause.line}", cause.remedy, cause=cause.as_dict())
         self._part = part
 
-    def _check_parting(self, part: Part | None, changing: t.Sequence[Release], rivals: t.Sequence[Release]) -> None:
+    def _check_parting(self, part: Part | None, changing: t.Sequence[Release], leaving: t.Sequence[Release]) -> None:
         """Nobody is left with a part of an engine: who worked with this node leaves it too, or has stopped.
 
         Where this node is to serve alone, so may be the others: it shows that it is about to leave, and waits for them.
         """
-        going = [r for r in [*rivals, *self._running_under(changing)] if self._node.runs(r.unit)]
+        going = [r for r in [*leaving, *self._running_under(changing)] if self._node.runs(r.unit)]
         for release, old in ((r, p) for r in going if (p := part_of(r)) is not None):
             stay = part.group.members if part is not None else ()
             end = time.monotonic() + (MEET_SECONDS if part is None else 0.0)
@@ -207,9 +207,9 @@ class GroupSwitch(Switch):
                     )
                 time.sleep(_LOOK_SECONDS)
 
-    def _exchange(self, entry: Entry, changing: t.Sequence[Release], rivals: t.Sequence[Release]) -> None:
+    def _exchange(self, entry: Entry, changing: t.Sequence[Release], leaving: t.Sequence[Release]) -> None:
         try:
-            super()._exchange(entry, changing, rivals)
+            super()._exchange(entry, changing, leaving)
         except Exception as e:  # as above
             self._give_up(_cause_of(e, "switch-error"), changing)
             raise
@@ -282,7 +282,7 @@ class GroupSwitch(Switch):
         super()._commit(entry, releases)
         self._settle(releases)
 
-    def _go_back(self, entry: Entry, changing: t.Sequence[Release], before: t.Sequence[Release]) -> str:
+    def _go_back(self, entry: Entry, targets: t.Sequence[Release], before: t.Sequence[Release]) -> str:
         self._answered.clear()
         if self._proof is not None and self._part is not None:
             old = next((part for r in before if (part := part_of(r)) is not None), None)
@@ -293,7 +293,7 @@ class GroupSwitch(Switch):
                 self._proof.again(f"rank {self._part.group.rank} alone")
                 self._proof.publish("failed")
                 self._part = None
-        problem = super()._go_back(entry, changing, before)
+        problem = super()._go_back(entry, targets, before)
         if problem and self._proof is not None:
             self._proof.publish("failed")
         return problem

@@ -106,7 +106,7 @@ def test_a_fault_of_the_node_throws_nobody_out(
 ) -> None:
     state_file = run_module("bench_tournament", declaration(tmp_path))["state_file"]
     before = Path(state_file).read_bytes()
-    outcome = {"candidate": "tp4", "phase": phase, "message": "M", "cause": cause}
+    outcome = {"candidate": "tp4", "phase": phase, "reason": "M", "cause": cause}
     result = run_module("bench_tournament", {"state_file": state_file, "outcome": outcome})
     assert result["failed"] is True
     assert words in result["msg"]
@@ -121,7 +121,7 @@ def test_faults_of_the_node_are_causes_that_the_switch_knows() -> None:
 
 def test_what_the_planner_refuses_is_out_without_a_cause(run_module: RunModule, tmp_path: Path) -> None:
     state_file = run_module("bench_tournament", declaration(tmp_path))["state_file"]
-    outcome = {"candidate": "tp4", "phase": "checked", "message": "The flag is unknown."}
+    outcome = {"candidate": "tp4", "phase": "checked", "reason": "The flag is unknown."}
     result = run_module("bench_tournament", {"state_file": state_file, "outcome": outcome})
     assert [(place["candidate"], place["outcome"]) for place in result["standings"]][1] == ("tp4", "failed")
 
@@ -174,7 +174,7 @@ def play(run_module: RunModule, folder: Path, rates: dict[str, float]) -> dict[s
             name = step["candidate"]
             outcome = {
                 "candidate": name,
-                "message": "It died.",
+                "reason": "It died.",
                 "cause": {"id": "engine-died", "line": "L", "remedy": "R"},
             }
             if name in rates:
@@ -255,7 +255,7 @@ def test_bad_declarations_are_refused(
 )
 def test_files_that_are_no_tournament_are_refused(run_module: RunModule, tmp_path: Path, text: str, words: str) -> None:
     (tmp_path / "tournament.json").write_text(text)
-    outcome = {"candidate": "tp4", "message": "m"}
+    outcome = {"candidate": "tp4", "reason": "m"}
     result = run_module("bench_tournament", {"state_file": str(tmp_path / "tournament.json"), "outcome": outcome})
     assert result["failed"] is True
     assert words in result["msg"]

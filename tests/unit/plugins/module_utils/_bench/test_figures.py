@@ -117,14 +117,14 @@ def test_of_many_changes_those_that_moved_most_are_drawn_and_the_rest_is_told() 
     assert bars is not None
     assert len(bars.bars) == 24
     assert "3 figures that moved less are in the table only." in bars.caption
-    assert sum(bar.mark == "better" for bar in bars.bars) == 18
+    assert sum(column.mark == "better" for column in bars.bars) == 18
 
 
 def test_the_highest_output_of_several_is_compared() -> None:
     assert figures.highest([one([record(1), record(8)])]) is None
     bars = figures.highest([one([record(1, rate=60.0), record(8, rate=400.0)]), one([record(8, rate=800.0)], "tp4")])
     assert bars is not None
-    assert [(bar.label, bar.value, bar.text) for bar in bars.bars] == [
+    assert [(column.label, column.value, column.text) for column in bars.bars] == [
         ("tp8-ep", 400.0, "400 (50.0 per GPU)"),
         ("tp4", 800.0, "800 (100 per GPU)"),
     ]

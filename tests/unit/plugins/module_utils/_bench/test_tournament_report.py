@@ -52,7 +52,7 @@ def test_scores_and_curves_of_all_measured_candidates_are_drawn() -> None:
     (charts,) = [section.body for section in document.sections if isinstance(section.body, Charts)]
     first, *others = charts.charts
     assert isinstance(first, Bars)
-    assert [(bar.label, bar.value, bar.mark) for bar in first.bars] == [
+    assert [(column.label, column.value, column.mark) for column in first.bars] == [
         (P2P.id, 1110.0, "better"),
         ("tp8-ep", 1010.0, "same"),
         ("tp4", 600.0, "same"),

@@ -178,9 +178,9 @@ def told(
 
 
 def test_each_look_tells_what_the_log_says_of_the_load() -> None:
-    bar = "Loading safetensors checkpoint shards:  45% Completed | 57/126 [01:10<01:24,  1.22s/it]"
+    shards = "Loading safetensors checkpoint shards:  45% Completed | 57/126 [01:10<01:24,  1.22s/it]"
     health = Answer("health", "/health: 503")
-    assert told({0: (RUNNING, []), 5: (RUNNING, [bar])}, {0: CONNECT, 10: health, 15: READY}, 60) == [
+    assert told({0: (RUNNING, []), 5: (RUNNING, [shards])}, {0: CONNECT, 10: health, 15: READY}, 60) == [
         "0 s: the unit is active, its log says nothing of the load yet",
         "5 s: loading weights: 57 of 126 shards (45 %)",
         "10 s: /health: 503",
