@@ -33,11 +33,13 @@ demo-clean:
 
 # Most of the time a part waits for a container: two go side by side, the longest begin. LANES=1 shows everything as it happens.
 LANES ?= 2
+# `make test` has what every change can break, in half an hour; `make molecule` has every scenario, and takes twice as long.
+TESTED := serve serve_chaos deploy_minimax_cpu weights_site deploy_minimax preflight weights
 LONGEST := serve_nodes serve_chaos serve tournament serve_podman replicas
-PARTS := $(LONGEST:%=molecule-%) $(patsubst %,molecule-%,$(filter-out $(LONGEST),$(SCENARIOS)))
+EVERY := $(LONGEST) $(filter-out $(LONGEST),$(SCENARIOS))
 
 test: unit
-	@printf '%s\n' integration $(PARTS) | xargs -P $(LANES) -n 1 scripts/lane.sh
+	@printf '%s\n' integration $(TESTED:%=molecule-%) | xargs -P $(LANES) -n 1 scripts/lane.sh
 
 unit: setup
 	@$(ENV) && step unit && pytest -q -m "slow or not slow" tests/unit
@@ -46,7 +48,7 @@ integration: setup
 	@$(ENV) && step integration && MODELOPS_HUB_PYTHONS="$$HUB_OLD_VENV/bin/python:$$HUB_1X_VENV/bin/python:$(BIN)/python" pytest -q -m "slow or not slow" tests/integration
 
 molecule: setup
-	@printf '%s\n' $(PARTS) | xargs -P $(LANES) -n 1 scripts/lane.sh
+	@printf '%s\n' $(EVERY:%=molecule-%) | xargs -P $(LANES) -n 1 scripts/lane.sh
 
 $(SCENARIOS:%=molecule-%): molecule-%: setup
 	@$(ENV) && step "molecule $*" && molecule test -s $*
