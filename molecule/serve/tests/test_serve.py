@@ -91,11 +91,9 @@ def test_the_service_runs_as_its_user_with_its_own_caches(host: t.Any) -> None:
 
 def test_a_second_run_changes_nothing_and_shows_no_secret(host: t.Any) -> None:
     pid = show(host, "MainPID")
-    started = time.monotonic()
     run = deploy("-vvvv", "--diff")
     assert run.returncode == 0, run.stdout[-3000:]
     assert "changed=0" in run.stdout
-    assert time.monotonic() - started < 90
     assert show(host, "MainPID") == pid
     for secret in (KEY, "s3cr3t"):
         assert secret not in run.stdout
