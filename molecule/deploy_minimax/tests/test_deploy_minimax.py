@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import json
 
-ARGS = "/etc/vllm/main.yaml"
+RELEASES = "/var/lib/vllm/instances/main/releases"
 
 # The real command line with the rendered file, up to the point where the engine would start.
-PARSE = f"""
+PARSE = """
 import json, sys
 import vllm.entrypoints.cli.serve as serve
 from vllm.entrypoints.cli.main import main
@@ -18,16 +18,21 @@ from vllm.entrypoints.cli.main import main
 NAMES = ("model", "served_model_name", "tensor_parallel_size", "enable_expert_parallel", "data_parallel_size",
          "max_model_len", "tool_call_parser", "reasoning_parser", "enable_auto_tool_choice", "host", "port")
 def show(args):
-    print("ARGS " + json.dumps({{n: getattr(args, n) for n in NAMES}}))
+    print("ARGS " + json.dumps({n: getattr(args, n) for n in NAMES}))
 
 serve.ServeSubcommand.cmd = staticmethod(show)
-sys.argv = ["vllm", "serve", "--config", "{ARGS}"]
+sys.argv = ["vllm", "serve", "--config", sys.argv[1]]
 main()
 """
 
 
+def staged(host) -> str:
+    """The directory of the one release."""
+    return host.check_output(f"ls -d {RELEASES}/*").strip()
+
+
 def test_the_real_parser_takes_the_rendered_args_of_tp8_ep(host) -> None:
-    out = host.run("cd / && VLLM_LOGGING_LEVEL=ERROR /opt/vllm/bin/python -c %s", PARSE)
+    out = host.run("cd / && VLLM_LOGGING_LEVEL=ERROR /opt/vllm/bin/python -c %s %s", PARSE, f"{staged(host)}/args.yaml")
     assert out.rc == 0, out.stderr
     args = next(line.removeprefix("ARGS ") for line in out.stdout.splitlines() if line.startswith("ARGS "))
     assert json.loads(args) == {
@@ -51,10 +56,14 @@ def test_the_weights_are_verified(host) -> None:
     assert sum(f.endswith(".safetensors") for f in manifest["files"]) == 8
 
 
-def test_the_unit_is_staged_and_nothing_was_started(host) -> None:
-    unit = host.file("/etc/systemd/system/vllm-main.service").content_string
+def test_the_release_is_staged_and_nothing_was_activated(host) -> None:
+    release = staged(host)
+    unit = host.file(f"{release}/unit.service").content_string
     assert "Restart=always" in unit
     assert "RestartPreventExitStatus=2" in unit
     assert "CUDA_DEVICE_ORDER=PCI_BUS_ID" in unit
+    assert "CUDA_VISIBLE_DEVICES=0,1,2,3,4,5,6,7" in unit
+    assert host.file(f"{release}/secrets.env").mode == 0o600
     assert host.run("systemctl is-active vllm-main").stdout.strip() == "inactive"
-    assert host.file("/etc/vllm/main.env").mode == 0o600
+    for path in ("/etc/vllm/main.yaml", "/etc/vllm/main.env", "/etc/systemd/system/vllm-main.service"):
+        assert not host.file(path).exists
