@@ -177,3 +177,20 @@ def test_the_role_alone_asks_its_backends_first_and_leaves_other_instances_alone
     assert front.is_enabled
     assert "changed=0" in deploy(play="front.yml").stdout
     assert pids(host) == before
+
+
+def test_a_layout_without_replicas_takes_their_port_and_gives_it_back_when_it_fails(host: t.Any) -> None:
+    too_small = {"dtype": "bfloat16", "enforce-eager": True, "kv-cache-memory-bytes": 65536}
+    run = deploy(serve_layout="tp1", serve_args=too_small)
+    assert run.returncode != 0
+    assert "serves again" in run.stdout, run.stdout[-3000:]
+    assert ask(host, 4) == ["200"] * 4
+    for unit in [*REPLICAS, ROUTER]:
+        assert host.service(unit).is_enabled, unit
+    run = deploy(serve_layout="tp1")
+    assert run.returncode == 0, run.stdout[-3000:]
+    assert ask(host, 4) == ["200"] * 4
+    assert host.service("vllm-main.service").is_enabled
+    for unit in [*REPLICAS, ROUTER]:
+        assert not host.service(unit).is_running, unit
+        assert not host.service(unit).is_enabled, unit
