@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.modelops.vllm.plugins.module_utils._table import aligned, number
+
 DOCUMENTATION = r"""
 name: layout_table
 short_description: Layouts as a table for people
@@ -53,7 +55,7 @@ def layout_table(plan: t.Mapping[str, t.Any]) -> str:
     layouts = plan.get("layouts") or []
     valid = [x for x in layouts if x["valid"]]
     valid.sort(key=lambda x: (x["id"] != recommended, place.get(x["id"], len(place)), x["idle_gpus"] or 0))
-    lines = _aligned([_HEAD, *(_row(x, recommended, ties) for x in valid)]) if valid else []
+    lines = aligned([_HEAD, *(_row(x, recommended, ties) for x in valid)], _LEFT) if valid else []
     lines += _refused([x for x in layouts if not x["valid"]])
     lines += ["", f"Recommended for {choice.get('objective', 'this objective')}: {_choice(recommended, choice)}"]
     general = plan.get("findings") or []
@@ -86,28 +88,15 @@ def _row(layout: t.Mapping[str, t.Any], recommended: str | None, ties: t.Sequenc
         "*" if id_ == recommended else "=" if id_ in ties else "",
         id_,
         str(layout["gpus"]),
-        _number(layout["idle_gpus"]),
-        _number(layout["weights_gib_per_gpu"], 2),
-        _number(layout["overhead_gib_per_gpu"], 1),
-        _number(layout["kv_tokens_total"]),
-        _number(layout["kv_tokens"]),
-        _number(layout["max_model_len_fit"]),
-        _number(layout["max_concurrency_total"], 1),
+        number(layout["idle_gpus"]),
+        number(layout["weights_gib_per_gpu"], 2),
+        number(layout["overhead_gib_per_gpu"], 1),
+        number(layout["kv_tokens_total"]),
+        number(layout["kv_tokens"]),
+        number(layout["max_model_len_fit"]),
+        number(layout["max_concurrency_total"], 1),
         ", ".join(f["id"] for f in layout["findings"] if f["severity"] == "warning"),
     )
-
-
-def _number(value: float | None, digits: int = 0) -> str:
-    return "-" if value is None else f"{value:,.{digits}f}"
-
-
-def _aligned(rows: t.Sequence[t.Sequence[str]]) -> list[str]:
-    widths = [max(len(row[i]) for row in rows) for i in range(len(_HEAD))]
-    cells = [
-        [f"{c:<{w}}" if i in _LEFT else f"{c:>{w}}" for i, (c, w) in enumerate(zip(row, widths, strict=True))]
-        for row in rows
-    ]
-    return ["  ".join(row).rstrip() for row in cells]
 
 
 class FilterModule:

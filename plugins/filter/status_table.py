@@ -7,6 +7,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible.errors import AnsibleFilterError
+from ansible_collections.modelops.vllm.plugins.module_utils._table import aligned, number
 
 DOCUMENTATION = r"""
 name: status_table
@@ -44,7 +45,7 @@ _HEAD = (
     "node", "instance", "state", "model", "commit", "layout", "uptime", "tokens/s", "running", "waiting", "KV-cache",
     "VRAM-GiB",
 )  # fmt: skip
-_NUMBERS = set(range(6, len(_HEAD)))  # columns of numbers are aligned to the right
+_LEFT = set(range(6))  # columns of words; the others are numbers, aligned to the right
 _SHORT_COMMIT = 7
 _LONGEST = 300  # characters of what a connection says, which may quote a whole command
 _ORDER = {"error": 0, "warning": 1, "info": 2}
@@ -68,7 +69,7 @@ def status_table(results: t.Mapping[str, t.Any]) -> str:
             text = f"  {node}: {finding['severity'].upper()} {finding['message']} {finding['remedy']}"
             notes.append((_ORDER.get(finding["severity"], len(_ORDER)), text.rstrip()))
     notes.sort(key=lambda note: note[0])
-    return "\n".join(_aligned(rows) + ([""] + [text for _order, text in notes] if notes else []))
+    return "\n".join(aligned(rows, _LEFT) + ([""] + [text for _order, text in notes] if notes else []))
 
 
 def _fault(result: t.Any) -> tuple[str, str] | None:
@@ -94,16 +95,12 @@ def _row(node: str, instance: t.Mapping[str, t.Any]) -> tuple[str, ...]:
         (instance["commit"] or "-")[:_SHORT_COMMIT],
         instance["layout"] or ("router" if instance["kind"] == "router" else "-"),
         _duration(instance["uptime_seconds"]),
-        _number(instance["tokens_per_second"], 1),
-        _number(instance["requests_running"]),
-        _number(instance["requests_waiting"]),
+        number(instance["tokens_per_second"], 1),
+        number(instance["requests_running"]),
+        number(instance["requests_waiting"]),
         "-" if usage is None else f"{usage:.0%}",
-        _number(None if vram is None else vram / 1024, 1),
+        number(None if vram is None else vram / 1024, 1),
     )
-
-
-def _number(value: float | None, digits: int = 0) -> str:
-    return "-" if value is None else f"{value:,.{digits}f}"
 
 
 def _duration(seconds: int | None) -> str:
@@ -114,15 +111,6 @@ def _duration(seconds: int | None) -> str:
     hours, minutes = divmod(minutes, 60)
     days, hours = divmod(hours, 24)
     return f"{days}d{hours}h" if days else f"{hours}h{minutes}m" if hours else f"{minutes}m{rest}s"
-
-
-def _aligned(rows: t.Sequence[t.Sequence[str]]) -> list[str]:
-    widths = [max(len(row[i]) for row in rows) for i in range(len(_HEAD))]
-    cells = [
-        [f"{c:>{w}}" if i in _NUMBERS else f"{c:<{w}}" for i, (c, w) in enumerate(zip(row, widths, strict=True))]
-        for row in rows
-    ]
-    return ["  ".join(row).rstrip() for row in cells]
 
 
 class FilterModule:

@@ -14,6 +14,7 @@ import time
 import typing as t
 from dataclasses import dataclass
 
+from .._table import aligned
 from . import figures, origin
 from .claims import not_claimed
 from .compare import Comparison, PointResult, Record, flatten, group, judge
@@ -255,9 +256,8 @@ def text_table(report: Report) -> str:
         for result in one.results
     ]
     table = table if len(report.series) > 1 else [cells for _label, *cells in table]
-    widths = [max(len(row[i]) for row in table) for i in range(len(table[0]))]
     # The first column is not indented: YAML callbacks would quote such lines.
-    lines = ["  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in table]
+    lines = aligned(table, {0})
     facts = [f"{name} {value}" for name, value in report.facts if name in ("Layout", "vLLM", "Client")]
     warnings = sorted({f["id"] for f in report.findings if f["severity"] == "warning"})
     moved = [

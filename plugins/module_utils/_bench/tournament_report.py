@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import typing as t
 
+from .._table import aligned
 from . import figures
 from .candidates import MANAGED
 from .compare import Record, flatten, group
@@ -175,8 +176,7 @@ def text_table(state: State) -> str:
                 place.outcome,
             ]
         )
-    widths = [max(len(row[i]) for row in table) for i in range(len(table[0]))]
-    lines = ["  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in table]
+    lines = aligned(table, {0})
     whys = [f"{place.candidate}: {place.why}" for place in places]
     keep = [f"{_KEEP}:", *_settings(state, places[0]).splitlines()] if _won(places) else []
     return "\n".join([f"{_title(state)}: {headline(state)}", *lines, *whys, *keep])
