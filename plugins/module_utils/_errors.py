@@ -38,6 +38,13 @@ class NotBuiltError(ModelopsError):
         super().__init__(f"{what} is not built in this version of modelops.vllm.", remedy)
 
 
+def check_bounds(params: t.Mapping[str, t.Any], bounds: t.Mapping[str, tuple[float, float]], unit: str = "") -> None:
+    """Raise ModelopsError for the first number of ``params`` that is not from low to high; NaN never is."""
+    for name, (low, high) in bounds.items():
+        if not low <= params[name] <= high:
+            raise ModelopsError(f"{name} is {params[name]}; it must be from {low} to {high}{unit}.", "Correct it.")
+
+
 @contextlib.contextmanager
 def guarded(module: AnsibleModule, redact: t.Callable[[str], str] = str) -> t.Iterator[None]:
     """Turn a :class:`ModelopsError` raised inside into ``fail_json`` with its partial result.

@@ -204,12 +204,10 @@ findings:
   elements: dict
 """
 
-import math
-import typing as t
-
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.modelops.vllm.plugins.module_utils._errors import ModelopsError, guarded
+from ansible_collections.modelops.vllm.plugins.module_utils._errors import check_bounds, guarded
 from ansible_collections.modelops.vllm.plugins.module_utils._gpu.host import runner
+from ansible_collections.modelops.vllm.plugins.module_utils._serve.shells import run_command
 from ansible_collections.modelops.vllm.plugins.module_utils._serve.status_node import look
 
 BOUNDS = {"sample_seconds": (0, 60), "timeout": (1, 600)}
@@ -226,22 +224,13 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-
-    def run(argv: t.Sequence[str]) -> tuple[int, str, str]:
-        if module.get_bin_path(argv[0]) is None:
-            return 127, "", f"{argv[0]}: not found"
-        rc, out, err = module.run_command(list(argv))
-        return int(rc), str(out), str(err)
-
     with guarded(module):
         p = module.params
-        for name, (low, high) in BOUNDS.items():
-            if math.isnan(p[name]) or not low <= p[name] <= high:
-                raise ModelopsError(f"{name} is {p[name]}; it must be from {low} to {high} seconds.", "Correct it.")
+        check_bounds(p, BOUNDS, " seconds")
         result = look(
             p["state_dir"],
             [name for name in p["instances"] if name],
-            run,
+            lambda argv: run_command(module, argv),
             runner(p["nvidia_smi"], p["timeout"]),
             sample_seconds=p["sample_seconds"],
             timeout=p["timeout"],

@@ -11,7 +11,7 @@ import shutil
 import tempfile
 import typing as t
 
-from .._errors import ModelopsError
+from .._errors import ModelopsError, check_bounds
 from .._findings import as_dicts
 from .._progress import ProgressFile, run_id, shared_path
 from . import deviation, group_switch, render
@@ -151,9 +151,7 @@ _BOUNDS: t.Final[t.Mapping[str, tuple[int, int]]] = {
 def switch(module: AnsibleModule) -> None:
     """vllm_switch"""
     p = module.params
-    for name, (low, high) in _BOUNDS.items():
-        if not low <= p[name] <= high:
-            raise ModelopsError(f"{name} is {p[name]}; it must be from {low} to {high}.", "Correct it.")
+    check_bounds(p, _BOUNDS)
     store = Store(p["state_dir"])
     limits = Limits(p["ready_timeout"], p["stop_timeout"], p["gpu_timeout"], p["keep_releases"])
     node = Node(p["nvidia_smi"])

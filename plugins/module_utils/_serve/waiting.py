@@ -10,12 +10,13 @@ import contextlib
 import typing as t
 import urllib.parse
 
-from .._errors import ModelopsError
+from .._errors import ModelopsError, check_bounds
 from .._findings import as_dicts
 from .._progress import ProgressFile, own_path, run_id
 from . import deviation
 from .question import Question
 from .ready import Outcome, Waiter
+from .shells import run_command
 from .systemd import Unit
 
 if t.TYPE_CHECKING:  # pragma: no cover
@@ -32,21 +33,12 @@ _BOUNDS: t.Final[t.Mapping[str, tuple[int, int]]] = {
 def wait_and_report(module: AnsibleModule) -> None:
     """vllm_ready"""
     p = module.params
-    for name, (low, high) in _BOUNDS.items():
-        if not low <= p[name] <= high:
-            raise ModelopsError(f"{name} is {p[name]}; it must be from {low} to {high}.", "Correct it.")
+    check_bounds(p, _BOUNDS)
     check_url(p["url"])
     if module.check_mode:
         module.exit_json(changed=False, **report(Outcome(False, 0.0), {}, "") | {"ready": None})
     question = Question.from_dict(p, p["api_key"])
-
-    def run(argv: t.Sequence[str]) -> tuple[int, str, str]:
-        if module.get_bin_path(argv[0]) is None:
-            return 127, "", f"{argv[0]}: not found"
-        rc, out, err = module.run_command(list(argv), errors="surrogate_then_replace")
-        return int(rc), str(out), str(err)
-
-    unit = Unit(p["unit"], run) if p["unit"] else None
+    unit = Unit(p["unit"], lambda argv: run_command(module, argv)) if p["unit"] else None
     with _progress(module) as tell:
         outcome = Waiter(question.ask, unit, p["timeout"], p["poll"], tell=tell).wait()
     result = report(outcome, p["plan"] or {}, p["api_key"] or "")
