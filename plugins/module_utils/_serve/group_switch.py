@@ -27,7 +27,7 @@ from .journal import Entry
 from .node import CancelledError, Node
 from .probe import Answer
 from .ready import Outcome
-from .release import Release, Store, mask
+from .release import Release, Store, mask, secrets_of
 from .switch import Limits, Switch, SwitchError
 
 # The nodes come to the switch after the same checks; where a fork waits for another one, this is how long.
@@ -316,7 +316,7 @@ class GroupSwitch(Switch):
     def _give_up(self, cause: Cause, releases: t.Sequence[Release]) -> None:
         """Tell the other nodes, which anybody in their network can read: no secret of any release of this node."""
         if self._proof is not None:
-            known = [*releases, *(r for name in self._store.instances() for r in self._store.releases(name))]
+            known = secrets_of(releases) | self._store.secrets()
             told = replace(cause, line=mask(cause.line, known), remedy=mask(cause.remedy, known))
             self._proof.publish("failed", told)
 

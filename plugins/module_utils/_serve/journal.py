@@ -20,6 +20,7 @@ from dataclasses import asdict, dataclass, field
 
 from .._errors import ModelopsError
 from . import watch
+from .release import write_file
 
 _LOCK: t.Final = "switch.lock"
 _JOURNAL: t.Final = "switch.json"
@@ -87,12 +88,7 @@ def _entry(path: str) -> Entry | None:
 
 
 def _keep(path: str, entry: Entry) -> None:
-    fresh = path + ".new"
-    with open(fresh, "w", encoding="utf-8") as f:
-        json.dump(asdict(entry), f, sort_keys=True)
-        f.flush()
-        os.fsync(f.fileno())
-    os.replace(fresh, path)
+    write_file(path, json.dumps(asdict(entry), sort_keys=True), 0o644)
 
 
 @contextlib.contextmanager

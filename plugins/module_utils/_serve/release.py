@@ -121,12 +121,19 @@ class Release:
         return {"release": self.id, **{key: self.record.get(key) for key in keys}}
 
 
-def mask(text: str, releases: t.Iterable[Release]) -> str:
-    """The text without the secrets of these releases, as far as they can be read."""
+def secrets_of(releases: t.Iterable[Release]) -> frozenset[str]:
+    """The secrets of these releases, as far as they can be read, that are long enough to be told from words."""
+    found: set[str] = set()
     for release in releases:
         with contextlib.suppress(OSError, UnicodeDecodeError):
-            for secret in render.read_env_file(release.read(_SECRETS)).values():
-                text = text.replace(secret, "********") if len(secret) >= _SECRET_LENGTH else text
+            found.update(render.read_env_file(release.read(_SECRETS)).values())
+    return frozenset(secret for secret in found if len(secret) >= _SECRET_LENGTH)
+
+
+def mask(text: str, secrets: t.Iterable[str]) -> str:
+    """The text without the secrets; a long one that holds a short one is masked whole."""
+    for secret in sorted(secrets, key=len, reverse=True):
+        text = text.replace(secret, "********")
     return text
 
 
@@ -157,6 +164,10 @@ class Store:
     def instances(self) -> list[str]:
         """All instances that have a release here, sorted."""
         return [name for name in self._names() if self.releases(name)]
+
+    def secrets(self) -> frozenset[str]:
+        """Those of all releases of the node."""
+        return secrets_of(r for name in self.instances() for r in self.releases(name))
 
     def units(self) -> set[str]:
         """The units of all current releases, and of the instances of modelops.vllm 1.0.0."""

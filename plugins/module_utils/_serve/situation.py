@@ -52,7 +52,7 @@ def rivals(node: Node, store: Store, targets: t.Sequence[Release]) -> list[Relea
 def about_the_same(store: Store, entry: Entry, targets: t.Sequence[Release]) -> bool:
     """Whether an earlier switch was about services or GPUs of this one."""
     services, devices = {r.service for r in targets}, devices_of(targets)
-    meant = find(store, {**entry.before, **entry.targets}) + find(store, entry.before)
+    meant = find(store, entry.targets) + find(store, entry.before)
     return any(r.service in services or r.devices & devices for r in meant)
 
 

@@ -76,12 +76,11 @@ def stage_release(module: AnsibleModule) -> dict[str, t.Any]:
     }
     current = store.linked(instance, "current")
     if module.check_mode:
-        release, new = store.find(contents, facts), False
-        id_, path = ("", "") if release is None else (release.id, release.path)
+        release = store.find(contents, facts)
         new = release is None
     else:
         release, new = store.stage(contents, facts, node.date(), lambda work: _verify(p["engine"], work, unit))
-        id_, path = release.id, release.path
+    id_, path = (release.id, release.path) if release else ("", "")
     return {
         "changed": new,
         "release": id_,
@@ -162,7 +161,7 @@ def switch(module: AnsibleModule) -> None:
             result = _switch(module, store, node, limits)
     except ModelopsError as e:
         result = {"failed": True, "msg": str(e), "ready": False, **e.result}
-    result = _scrubbed(result, [r for instance in store.instances() for r in store.releases(instance)])
+    result = _scrubbed(result, store.secrets())
     if result.pop("failed", False):
         module.fail_json(**result)
     module.exit_json(**result)
@@ -178,7 +177,8 @@ def _switch(module: AnsibleModule, store: Store, node: Node, limits: Limits) -> 
         ProgressFile(shared_path(PROGRESS), run_id(module.tmpdir)) as progress,
     ):
         start = node.now()
-        targets = _targets(p, store, node)
+        store.adopt_old(node.date())
+        targets = _targets(p, store)
         work = GroupSwitch(node, store, limits, progress.tell)
         try:
             if p["state"] == "stopped":
@@ -191,20 +191,19 @@ def _switch(module: AnsibleModule, store: Store, node: Node, limits: Limits) -> 
     return {**result, "ready": p["state"] != "stopped", "cause": None, "log_tail": []}
 
 
-def _scrubbed(value: t.Any, releases: t.Sequence[Release]) -> t.Any:
-    """The value with no secret of any release of the node in its texts: logs of vLLM may hold one."""
+def _scrubbed(value: t.Any, secrets: t.Collection[str]) -> t.Any:
+    """The value without the secrets in its texts: logs of vLLM may hold one."""
     if isinstance(value, str):
-        return mask(value, releases)
+        return mask(value, secrets)
     if isinstance(value, dict):
-        return {key: _scrubbed(x, releases) for key, x in value.items()}
+        return {key: _scrubbed(x, secrets) for key, x in value.items()}
     if isinstance(value, list):
-        return [_scrubbed(x, releases) for x in value]
+        return [_scrubbed(x, secrets) for x in value]
     return value
 
 
-def _targets(p: t.Mapping[str, t.Any], store: Store, node: Node) -> list[Release]:
+def _targets(p: t.Mapping[str, t.Any], store: Store) -> list[Release]:
     """The releases that ``instances`` and ``state`` mean. Raises ModelopsError for one that is not there."""
-    store.adopt_old(node.date())
     if p["state"] == "stopped":
         names = [name for i in p["instances"] for name in _service(store, i["instance"])]
         return [r for name in names if (r := store.linked(name, "current")) is not None]
@@ -243,13 +242,9 @@ def _predicted(p: t.Mapping[str, t.Any], store: Store, work: Switch) -> dict[str
     """What check mode can say: whether a run would change something."""
     if p["state"] == "switched" and not all(i["release"] for i in p["instances"]):
         changed = True  # the release would be staged first
-    elif p["state"] == "stopped":
-        names = [name for i in p["instances"] for name in _service(store, i["instance"])]
-        changed = work.would_stop([r for name in names if (r := store.linked(name, "current")) is not None])
-    elif p["state"] == "rolled_back":
-        changed = work.would_change([r for i in p["instances"] for r in _earlier(store, i["instance"], i["release"])])
     else:
-        changed = work.would_change([store.get(i["instance"], i["release"]) for i in p["instances"]])
+        would = work.would_stop if p["state"] == "stopped" else work.would_change
+        changed = would(_targets(p, store))
     return {"changed": changed, "ready": None, "seconds": 0.0, "instances": [], "stopped": [], "findings": []}
 
 
