@@ -14,6 +14,7 @@ import typing as t
 from pathlib import Path
 
 import pytest
+from checkout import copy_checkout
 from loopback_hub import Hub
 from tiny_files import model
 
@@ -61,13 +62,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Site:
     """The tarball, built from the files that git would commit, installed and cut down."""
     top = tmp_path_factory.mktemp("site")
     source = top / "source"
-    listed = subprocess.run(
-        ["git", "ls-files", "-coz", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    for name in filter(None, listed.stdout.split("\0")):
-        if (ROOT / name).is_file():
-            (source / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(ROOT / name, source / name)
+    copy_checkout(source)
     for folder in ("dist", "work"):
         (top / folder).mkdir()
     galaxy = [str(BIN / "ansible-galaxy"), "collection"]

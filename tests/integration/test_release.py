@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tarfile
@@ -15,6 +14,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from checkout import copy_checkout
 
 ROOT = Path(__file__).parents[2]
 FEATURE = "---\nminor_changes:\n  - release - a feature of the test.\n"
@@ -25,13 +25,7 @@ class Checkout:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        listed = subprocess.run(
-            ["git", "ls-files", "-coz", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True, check=True
-        )
-        for name in filter(None, listed.stdout.split("\0")):
-            if (ROOT / name).is_file() and not name.startswith(("changelogs/fragments/", "molecule/")):
-                (folder / name).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy2(ROOT / name, folder / name)
+        copy_checkout(folder, without=("changelogs/fragments/", "molecule/"))
         self.git("init", "-q")
         self.write("changelogs/fragments/feature.yml", FEATURE)
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 import typing as t
@@ -16,6 +15,7 @@ from pathlib import Path
 import ansible_runner
 import pytest
 import yaml
+from checkout import copy_checkout
 from loopback_hub import Hub
 from tiny_files import model
 
@@ -76,13 +76,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
     """The files of the repository in a folder of their own, and the collection installed from them."""
     top = tmp_path_factory.mktemp("awx")
     folder = top / "_9__modelops_vllm"
-    listed = subprocess.run(
-        ["git", "ls-files", "-coz", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    for name in filter(None, listed.stdout.split("\0")):
-        if (ROOT / name).is_file():
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(ROOT / name, folder / name)
+    copy_checkout(folder)
     collections = top / "requirements_collections"
     # As awx/playbooks/project_update.yml calls it.
     command = [BIN / "ansible-galaxy", "collection", "install", "-r", "collections/requirements.yml"]

@@ -63,6 +63,29 @@ def deploy(**variables: t.Any) -> subprocess.CompletedProcess[str]:
     return run
 
 
+def begin(**variables: t.Any) -> subprocess.Popen[bytes]:
+    """The same play, which goes on beside the test."""
+    return subprocess.Popen(
+        command(**variables),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+        env=environment(),
+    )
+
+
+def lose(play: subprocess.Popen[bytes]) -> None:
+    """The controller is gone, with all of its processes."""
+    os.killpg(play.pid, signal.SIGKILL)
+    play.wait()
+
+
+def wait_for(host: t.Any, phase: str, end: float) -> None:
+    """Until the switch of the node is in this phase, or until ``end`` (of time.monotonic)."""
+    while time.monotonic() < end and f'"{phase}"' not in host.run("cat /var/lib/vllm/switch.json").stdout:
+        time.sleep(0.5)
+
+
 def serving(host: t.Any) -> str:
     """The served name that answers a completion; empty for none."""
     run = host.run("python3 -c %s %s", ASK, KEY)
@@ -118,13 +141,7 @@ def test_killed_at_random_moments_a_model_always_serves_after_the_next_run(host:
         when = f"{moment:.1f} s after the {'play' if early else 'switch'} began"
         story = f"seed {SEED}, round {number}: {victim} killed {when}, to a release that {fault or 'is good'}"
         before = started(host)
-        play = subprocess.Popen(
-            command(**variables),
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-            env=environment(),
-        )
+        play = begin(**variables)
         while not early and play.poll() is None and started(host) == before:
             time.sleep(0.5)  # each look costs a part of a core
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -135,8 +152,7 @@ def test_killed_at_random_moments_a_model_always_serves_after_the_next_run(host:
         try:
             play.wait(40)
         except subprocess.TimeoutExpired:
-            os.killpg(play.pid, signal.SIGKILL)
-            play.wait()
+            lose(play)
         run = deploy(**variables)
         answers = serving(host)
         gap = re.search(r"([\d.]+) s without service", run.stdout)
@@ -173,20 +189,11 @@ def test_each_way_to_fail_is_named_and_the_last_good_release_serves(host: t.Any,
 
 def test_a_switch_goes_on_without_its_controller(host: t.Any) -> None:
     variables = {"serve_served_name": "orphaned", "serve_env": {"STUB_LOAD_SECONDS": "12"}}
-    play = subprocess.Popen(
-        command(**variables),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-        env=environment(),
-    )
+    play = begin(**variables)
     end = time.monotonic() + 90
-    while time.monotonic() < end and '"proving"' not in host.run("cat /var/lib/vllm/switch.json").stdout:
-        time.sleep(0.5)
-    os.killpg(play.pid, signal.SIGKILL)
-    play.wait()
-    while time.monotonic() < end and '"done"' not in host.run("cat /var/lib/vllm/switch.json").stdout:
-        time.sleep(0.5)
+    wait_for(host, "proving", end)
+    lose(play)
+    wait_for(host, "done", end)
     assert serving(host) == "orphaned", journal(host)
     run = deploy(**variables)
     assert run.returncode == 0
@@ -195,16 +202,9 @@ def test_a_switch_goes_on_without_its_controller(host: t.Any) -> None:
 
 def test_two_operators_at_once_the_second_is_refused_and_the_first_wins(host: t.Any) -> None:
     first = {"serve_served_name": "first", "serve_env": {"STUB_LOAD_SECONDS": "25"}}
-    play = subprocess.Popen(
-        command(**first),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-        env=environment(),
-    )
+    play = begin(**first)
     end = time.monotonic() + 90
-    while time.monotonic() < end and '"proving"' not in host.run("cat /var/lib/vllm/switch.json").stdout:
-        time.sleep(0.5)
+    wait_for(host, "proving", end)
     second = deploy(serve_served_name="second")
     assert second.returncode != 0
     assert "Another switch is going on on this node" in second.stdout, second.stdout[-2000:]
@@ -215,18 +215,10 @@ def test_two_operators_at_once_the_second_is_refused_and_the_first_wins(host: t.
 def test_a_load_can_be_stopped(host: t.Any) -> None:
     # SIGTERM is swallowed while it loads; the next switch does not wait for the load.
     variables = {"serve_served_name": "slow", "serve_env": {"STUB_LOAD_SECONDS": "300"}}
-    play = subprocess.Popen(
-        command(**variables),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-        env=environment(),
-    )
+    play = begin(**variables)
     end = time.monotonic() + 90
-    while time.monotonic() < end and '"proving"' not in host.run("cat /var/lib/vllm/switch.json").stdout:
-        time.sleep(0.5)
-    os.killpg(play.pid, signal.SIGKILL)
-    play.wait()
+    wait_for(host, "proving", end)
+    lose(play)
     host.run("pkill -9 -f '[v]llm_switch'")
     run = deploy(serve_served_name="quick")
     assert run.returncode == 0, run.stdout[-2000:]
