@@ -171,10 +171,12 @@ class GroupSwitch(Switch):
             super()._check(changing, leaving)
             self._check_parting(part, changing, leaving)
         except Exception as e:  # whatever it is, the other nodes must not wait for this one
-            if part is not None:
+            cause = _cause_of(e, "check-failed")
+            if part is None:
+                self._give_up(cause, changing)
+            else:
                 with contextlib.suppress(ModelopsError):
-                    self._enter(part, changing)
-                self._give_up(_cause_of(e, "check-failed"), changing)
+                    self._enter(part, changing, failed=cause)
             raise
         if part is None:
             return
@@ -304,21 +306,28 @@ class GroupSwitch(Switch):
 
     # The group
 
-    def _enter(self, part: Part, releases: t.Sequence[Release]) -> GroupProof:
-        """Show the board of this node in place of the watch. Raises ModelopsError when its port is taken."""
+    def _enter(self, part: Part, releases: t.Sequence[Release], failed: Cause | None = None) -> GroupProof:
+        """Show the board of this node in place of the watch. Raises ModelopsError when its port is taken.
+
+        A node that has ``failed`` before it comes here is never seen prepared: another one would begin to stop.
+        """
         for release in releases:
             self._rest(self._store.linked(release.instance, "current") or release)
         proof = GroupProof(part.group, part.digest)
+        if failed is not None:
+            proof.publish("failed", self._without_secrets(failed, releases))
         proof.open()
         self._proof = proof
         return proof
 
     def _give_up(self, cause: Cause, releases: t.Sequence[Release]) -> None:
-        """Tell the other nodes, which anybody in their network can read: no secret of any release of this node."""
         if self._proof is not None:
-            known = secrets_of(releases) | self._store.secrets()
-            told = replace(cause, line=mask(cause.line, known), remedy=mask(cause.remedy, known))
-            self._proof.publish("failed", told)
+            self._proof.publish("failed", self._without_secrets(cause, releases))
+
+    def _without_secrets(self, cause: Cause, releases: t.Sequence[Release]) -> Cause:
+        """What the other nodes are told anybody in their network can read: no secret of any release of this node."""
+        known = secrets_of(releases) | self._store.secrets()
+        return replace(cause, line=mask(cause.line, known), remedy=mask(cause.remedy, known))
 
     def _rest(self, release: Release) -> None:
         """Stop the watch of an instance, which would show the same board and restart what is being switched."""

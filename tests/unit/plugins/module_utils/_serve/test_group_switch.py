@@ -354,6 +354,24 @@ def test_a_node_that_has_nothing_to_go_back_to_does_not_keep_the_other_waiting(p
     assert "group-mismatch" in pair.head.failure.nothing_serves or "peer-failed" in pair.head.failure.nothing_serves
 
 
+def test_a_node_that_may_not_switch_is_never_seen_prepared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not for a moment: another node could see that moment, and begin to stop what it serves."""
+    seen = []
+    open_board = Board.open
+
+    def noting(board: Board) -> None:
+        open_board(board)
+        seen.append(fetch("127.0.0.2", board._group.port))
+
+    monkeypatch.setattr(Board, "open", noting)
+    monkeypatch.setattr(group_module, "LINGER_SECONDS", 0.0)
+    worker = Pair(tmp_path).worker
+    worker.node.findings = [error("port-taken", "nginx has the port.", "Stop nginx.")]
+    worker.run(worker.release())
+    assert [(state.phase, state.cause["id"]) for state in seen if state is not None] == [("failed", "check-failed")]
+    assert worker.node.stopped == [WATCH]
+
+
 @pytest.mark.slow
 def test_what_one_node_finds_out_before_is_told_to_the_other_and_nothing_is_stopped(pair: Pair) -> None:
     pair.deploy("a")
