@@ -41,8 +41,10 @@ EVERY := $(LONGEST) $(filter-out $(LONGEST),$(SCENARIOS))
 test: unit
 	@printf '%s\n' integration $(TESTED:%=molecule-%) | xargs -P $(LANES) -n 1 scripts/lane.sh
 
+# The slow unit tests wait for each other's timeouts, not for a core.
+WORKERS ?= 6
 unit: setup
-	@$(ENV) && step unit && pytest -q -m "slow or not slow" tests/unit
+	@$(ENV) && step unit && pytest -q -n $(WORKERS) -m "slow or not slow" tests/unit
 
 integration: setup
 	@$(ENV) && step integration && MODELOPS_HUB_PYTHONS="$$HUB_OLD_VENV/bin/python:$$HUB_1X_VENV/bin/python:$(BIN)/python" pytest -q -m "slow or not slow" tests/integration

@@ -116,7 +116,7 @@ def test_a_dead_process_of_this_machine_holds_nothing(path: str) -> None:
         held.require()
 
 
-@pytest.mark.parametrize("text", ["", "{", holder(host="another machine")])
+@pytest.mark.parametrize("text", ["", "{", holder(host="another machine")], ids=["empty", "torn", "elsewhere"])
 def test_a_silent_holder_is_replaced_after_a_while(path: str, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lock, "SILENCE", 0.3)
     monkeypatch.setattr(lock, "_POLL", 0.05)
