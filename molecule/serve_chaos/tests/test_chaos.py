@@ -200,6 +200,26 @@ def test_a_switch_goes_on_without_its_controller(host: t.Any) -> None:
     assert "changed=0" in run.stdout, run.stdout[-2000:]
 
 
+def test_a_node_that_loses_its_power_and_that_nobody_visits_serves_what_it_served(host: t.Any) -> None:
+    before = serving(host)
+    assert before
+    bad = {"serve_served_name": "unproven", "serve_env": {"STUB_FAULT": "hang"}}
+    play = begin(**bad)
+    wait_for(host, "proving", time.monotonic() + 90)
+    assert serving(host) == ""
+    kill_node()
+    lose(play)
+    end = time.monotonic() + 60
+    while time.monotonic() < end and serving(host) != before:
+        time.sleep(1)
+    assert serving(host) == before, host.run("journalctl -b --no-pager -n 60").stdout
+    assert host.file("/etc/systemd/system/modelops-vllm-way-back.service").exists
+    # Whoever comes then finds it in order, and leaves no way back behind.
+    assert deploy(serve_served_name="next").returncode == 0
+    assert serving(host) == "next"
+    assert host.run("ls /etc/systemd/system | grep way-back").stdout == ""
+
+
 def test_two_operators_at_once_the_second_is_refused_and_the_first_wins(host: t.Any) -> None:
     first = {"serve_served_name": "first", "serve_env": {"STUB_LOAD_SECONDS": "25"}}
     play = begin(**first)

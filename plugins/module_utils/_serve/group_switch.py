@@ -171,12 +171,12 @@ class GroupSwitch(Switch):
             super()._check(changing, leaving)
             self._check_parting(part, changing, leaving)
         except Exception as e:  # whatever it is, the other nodes must not wait for this one
-            cause = _cause_of(e, "check-failed")
+            failed = _cause_of(e, "check-failed")
             if part is None:
-                self._give_up(cause, changing)
+                self._give_up(failed, changing)
             else:
                 with contextlib.suppress(ModelopsError):
-                    self._enter(part, changing, failed=cause)
+                    self._enter(part, changing, failed=failed)
             raise
         if part is None:
             return

@@ -16,11 +16,11 @@ import typing as t
 from .._errors import ModelopsError
 from .._findings import Finding, error, warning
 from .._gpu.host import runner
-from . import gpus, ports
+from . import boot, gpus, ports
 from .probe import Answer
 from .question import Question
 from .ready import Outcome, Waiter
-from .release import Release
+from .release import Release, sync_folder, write_file
 from .systemd import Unit, UnitState
 
 Tell: t.TypeAlias = t.Callable[[str], None]
@@ -169,6 +169,28 @@ class Node:
     def signal(self, unit: str, name: str) -> None:
         """Send a signal to all processes of the unit."""
         self._command(["systemctl", "kill", f"--signal={name}", "--", unit])
+
+    # The next boot
+
+    def arm(self, way_back: str) -> None:
+        """Have this unit (:mod:`boot`) bring back what served, should the node start again. Raises OSError."""
+        write_file(os.path.join(self._units, boot.UNIT), way_back, 0o644)
+        link = self._way_back_link()
+        os.makedirs(os.path.dirname(link), mode=0o755, exist_ok=True)
+        with contextlib.suppress(FileExistsError):
+            os.symlink(os.path.join("..", boot.UNIT), link)
+        sync_folder(os.path.dirname(link))
+        sync_folder(self._units)
+
+    def disarm(self) -> None:
+        """What the unit links to is good by now. Raises OSError."""
+        for path in (self._way_back_link(), os.path.join(self._units, boot.UNIT)):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(path)
+
+    def _way_back_link(self) -> str:
+        # systemd reads it at the boot, so no daemon-reload is needed now.
+        return os.path.join(self._units, f"{boot.TARGET}.wants", boot.UNIT)
 
     # The disk
 

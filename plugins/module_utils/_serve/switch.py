@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 
 from .._errors import ModelopsError
 from .._findings import Finding, as_dicts, error, has_errors, warning
+from . import boot
 from .causes import Cause
 from .journal import Entry, Journal
 from .node import CancelledError, Node
@@ -105,6 +106,7 @@ class Switch:
             before={r.instance: r.id for r in before},
         )
         self._journal.write(entry)
+        self._arm(entry)
         self.report.changed = True
         try:
             self._exchange(entry, changing, self._leaving)
@@ -147,6 +149,7 @@ class Switch:
             return
         last.targets = {i: r for i, r in last.targets.items() if i not in instances}
         last.before = {i: r for i, r in last.before.items() if i not in instances}
+        self._arm(last)
         self._phase(last, last.phase if last.targets or last.before else "gone-back")
 
     # What a switch before this one has left
@@ -382,6 +385,14 @@ class Switch:
         except ModelopsError as e:
             self.report.findings.append(warning("not-enabled", e.message, e.remedy))
 
+    def _arm(self, entry: Entry) -> None:
+        """From here on a boot brings back what served before, until this switch has ended. Raises OSError."""
+        before = [r for r in find(self._store, entry.before) if r.intact()]
+        if before:
+            self._node.arm(boot.way_back_unit(before, find(self._store, entry.targets)))
+        else:
+            self._node.disarm()
+
     def _note(self, entry: Entry, phase: t.Any) -> None:
         """A phase after which nothing depends on the journal any more: a full disk must not end what goes on."""
         with contextlib.suppress(OSError):
@@ -389,6 +400,8 @@ class Switch:
 
     def _phase(self, entry: Entry, phase: t.Any) -> None:
         entry.phase = phase
+        if entry.ended:
+            self._node.disarm()
         self._journal.write(entry)
 
     # When all is in place already

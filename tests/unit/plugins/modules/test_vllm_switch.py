@@ -47,6 +47,12 @@ class FakeNode(switching.Node):
     def forget(self, unit: str) -> None:
         pass
 
+    def arm(self, way_back: str) -> None:
+        pass
+
+    def disarm(self) -> None:
+        pass
+
     def reload(self) -> None:
         pass
 

@@ -84,6 +84,12 @@ class FakeNode:
     def disable(self, unit: str) -> None:
         self.boot.discard(unit)
 
+    def arm(self, way_back: str) -> None:
+        pass
+
+    def disarm(self) -> None:
+        pass
+
     def reload(self) -> None:
         pass
 

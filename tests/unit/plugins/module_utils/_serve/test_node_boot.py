@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.modelops.vllm.plugins.module_utils._errors import ModelopsError
+from ansible_collections.modelops.vllm.plugins.module_utils._serve import boot
 from ansible_collections.modelops.vllm.plugins.module_utils._serve.node import Node
 
 UNIT = "vllm-main.service"
@@ -86,3 +87,18 @@ def test_a_unit_that_does_not_start_at_boot_need_not_be_disabled(enablement: str
     systemctl = Systemctl(enablement, "disable")
     Node("", systemctl, str(tmp_path)).disable(UNIT)
     assert systemctl.commands == [["disable", "--", UNIT]]
+
+
+def test_the_way_back_is_a_unit_that_the_boot_starts(tmp_path: Path) -> None:
+    asked, systemctl = node("enabled", tmp_path)
+    link = tmp_path / f"{boot.TARGET}.wants" / boot.UNIT
+    for text in ("first\n", "second\n"):
+        asked.arm(text)
+        assert link.resolve() == (tmp_path / boot.UNIT).resolve()
+        assert link.read_text() == text
+    for _again in range(2):
+        asked.disarm()
+        assert [path.name for path in tmp_path.iterdir()] == [f"{boot.TARGET}.wants"]
+        assert list(link.parent.iterdir()) == []
+    # What holds at the next boot need not be read before.
+    assert systemctl.commands == []

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import shlex
+import subprocess
 import typing as t
 from dataclasses import replace
 from pathlib import Path
@@ -47,6 +49,7 @@ class FakeNode:
         self.held: list[str] = []  # what keeps the GPUs
         self.log: list[str] = []
         self.die_at = -1  # kill the switch at this event
+        self.way_back = ""  # the unit that the next boot begins with
 
     def event(self, text: str) -> None:
         if len(self.log) == self.die_at:
@@ -81,6 +84,23 @@ class FakeNode:
 
     def forget(self, unit: str) -> None:
         pass
+
+    def arm(self, way_back: str) -> None:
+        self.way_back = way_back
+
+    def disarm(self) -> None:
+        self.way_back = ""
+
+    def boot_again(self) -> None:
+        """After a power cut: the way back, where there is one, and then what is enabled."""
+        started = set(self.boot)
+        for line in self.way_back.splitlines():
+            argv = shlex.split(line.removeprefix("ExecStart=-")) if line.startswith("ExecStart=-") else []
+            if argv[:1] == ["/bin/systemctl"]:
+                started |= {argv[-1]} if argv[-2] == "start" else set()
+            elif argv:
+                subprocess.run(argv, check=True)
+        self.states = dict.fromkeys(started, LIVE)
 
     def reload(self) -> None:
         self.event("reload")
@@ -478,6 +498,55 @@ def test_killed_at_any_moment_the_next_run_ends_with_a_model_that_serves(tmp_pat
             world.switch(b)
             assert world.serving() == {b.unit: b.id}, moment
             assert world.node.boot == {b.unit}, moment
+
+
+@pytest.mark.parametrize("other", [False, True], ids=["same instance", "other instance"])
+def test_a_node_that_loses_its_power_and_that_nobody_visits_serves_what_was_proven(tmp_path: Path, other: bool) -> None:
+    count = events_of_a_switch(tmp_path / "dry")
+    for moment in range(count + 4):
+        root = tmp_path / str(moment)
+        (root / "state").mkdir(parents=True)
+        world = World(root)
+        a = world.release("kimi", devices=["0"])
+        world.switch(a)
+        b = world.release("minimax" if other else "kimi", name="b", devices=["0"])
+        world.node.broken = {b.id}
+        world.node.die_at = len(world.node.log) + moment
+        with contextlib.suppress(Killed, SwitchError):
+            world.switch(b)
+        world.node.die_at = -1
+        world.node.boot_again()
+        assert world.serving() == {a.unit: a.id}, moment
+        assert installed(a), moment
+        # And whoever comes then finds the switch that was cut off, and settles it.
+        world.fails(b)
+        assert world.serving() == {a.unit: a.id}, moment
+        assert (world.phase(), world.node.way_back) == ("gone-back", ""), moment
+
+
+def test_the_way_back_ends_with_the_switch(world: World) -> None:
+    a, b, c = (world.release(name=name) for name in "abc")
+    world.switch(a)
+    world.switch(b)
+    assert world.node.way_back == ""
+    world.node.broken = {a.id, b.id, c.id}
+    world.fails(c)
+    # Nothing serves: a reboot may be all that the node needs.
+    assert b.path in world.node.way_back
+    assert c.path not in world.node.way_back
+    world.node.broken = {c.id}
+    world.node.boot_again()
+    assert world.serving() == {b.unit: b.id}
+
+
+def test_what_was_stopped_on_purpose_does_not_come_back_at_the_boot(world: World) -> None:
+    a, b = world.release(name="a"), world.release(name="b")
+    world.switch(a)
+    cut(world, 2, b)
+    assert a.path in world.node.way_back
+    Switch(t.cast("t.Any", world.node), world.store, Limits(600, 120, 60), lambda _line: None).stop([a])
+    world.node.boot_again()
+    assert world.serving() == {}
 
 
 def test_a_cut_off_switch_to_the_same_release_goes_on_loading(world: World) -> None:

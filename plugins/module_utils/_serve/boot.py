@@ -1,0 +1,61 @@
+# Copyright: (c) 2026, The modelops.vllm contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE: this file is an implementation detail of modelops.vllm and may change without notice.
+"""The way back of a node that loses its power in the middle of a switch and that nobody visits.
+
+A new release is in the place of the old one before it has answered for the first time. Should the node start again at
+that moment, it would start what may never come up. So there is a unit, from before the stop until the switch has ended,
+that brings the files of what served before back at the boot, before any service starts. It is plain copying, without
+Python or this collection on the node; the next run then settles the switch that was cut off, with its proof.
+"""
+
+from __future__ import annotations
+
+import os
+import typing as t
+
+from . import render
+from .release import Release
+
+UNIT: t.Final = "modelops-vllm-way-back.service"
+# All services come after this target unless they say otherwise.
+TARGET: t.Final = "basic.target"
+
+
+def way_back_unit(before: t.Sequence[Release], targets: t.Sequence[Release]) -> str:
+    """The unit that has ``before`` start at the next boot, whatever of ``targets`` is in its place by then.
+
+    Each step is tried whatever became of the one before it: what serves with a copy too few is better than nothing.
+    """
+    kept = {file["dest"] for release in before for file in release.files}
+    instances = {release.instance for release in before}
+    steps = [
+        ["/bin/rm", "-f", file["dest"]]
+        for release in targets
+        if release.instance in instances
+        for file in release.files
+        if file["dest"] not in kept
+    ]
+    for release in before:
+        for file in release.files:
+            source = os.path.join(release.path, file["name"])
+            steps.append(["/bin/cp", "-p", "--remove-destination", source, file["dest"]])
+        # <instance>/releases/<id>, see the module release
+        current = os.path.join(os.path.dirname(os.path.dirname(release.path)), "current")
+        steps.append(["/bin/ln", "-sfn", os.path.join("releases", release.id), current])
+    steps.append(["/bin/systemctl", "daemon-reload"])
+    steps += [["/bin/systemctl", "--no-block", "start", release.unit] for release in before]
+    sections: dict[str, dict[str, t.Any]] = {
+        "Unit": {
+            "Description": "The way back of a vLLM switch that was cut off",
+            "DefaultDependencies": "no",
+            "After": "local-fs.target",
+            "Before": f"{TARGET} shutdown.target",
+            "Conflicts": "shutdown.target",
+            "RequiresMountsFor": " ".join(sorted({render.quote(release.path) for release in before})),
+        },
+        "Service": {"Type": "oneshot", "ExecStart": ["-" + render.exec_line(argv) for argv in steps]},
+        "Install": {"WantedBy": TARGET},
+    }
+    return render.unit(sections)
