@@ -63,8 +63,8 @@ _PREFIX = re.compile(
 # runtime, systemd, podman.
 _RAW_ERROR = re.compile(
     r"^(?:[A-Za-z_][\w.]*(?:Error|Exception|Interrupt|Failed|\.\w*error)\b|Exception: |\S+(?: \S+)?: error: |ERROR: +\S"
-    r"|Fatal Python error|Segmentation fault|Illegal instruction|terminate called|Error: |SystemExit: "
-    r'|time="[^"]*" level=(?:error|fatal) '
+    r"|Fatal Python error|Segmentation fault|!+ Segfault encountered|Illegal instruction|terminate called"
+    r'|Error: |SystemExit: |time="[^"]*" level=(?:error|fatal) '
     r"|(?:\S+: )*\S+\.service: (?:A process of this unit has been killed|Failed (?:at step|to )"
     r"|Failed with result 'oom-kill'|Main process exited, code=(?:killed|dumped)|Start request repeated))"
 )

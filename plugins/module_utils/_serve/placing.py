@@ -54,7 +54,7 @@ def foreign_files(release: Release) -> list[str]:
             text = read_file(file["dest"])
         except (OSError, UnicodeDecodeError):
             text = "" if os.path.exists(file["dest"]) else render.HEADER
-        if not text.startswith(render.HEADER) and not file["name"].endswith(".json"):
+        if not text.startswith(render.OURS) and not file["name"].endswith(".json"):
             found.append(file["dest"])
     return found
 

@@ -17,7 +17,9 @@ import typing as t
 from .._errors import ModelopsError
 from .args import Flags, Value
 
-HEADER: t.Final = "# Written by the role modelops.vllm.serve: changes made here are lost.\n"
+HEADER: t.Final = "# Written by modelops.vllm: changes made here are lost.\n"
+# How files of this collection begin; the second is that of 1.0.0.
+OURS: t.Final = ("# Written by modelops.vllm", "# Written by the role modelops.vllm.")
 
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _ENV_LINE = re.compile(r'([A-Za-z_][A-Za-z0-9_]*)="(.*)"')

@@ -251,8 +251,8 @@ WRAPPER_RULES: t.Final[tuple[Rule, ...]] = (
     ),
     rule(
         "native-crash",
-        r"Fatal Python error: (Segmentation fault|Aborted|Bus error)|^Segmentation fault|status=(6/ABRT|7/BUS|11/SEGV)"
-        r"|died unexpectedly \(exit code: -?[1-9]",
+        r"Fatal Python error: (Segmentation fault|Aborted|Bus error)|^Segmentation fault|Segfault encountered"
+        r"|status=(6/ABRT|7/BUS|11/SEGV)|died unexpectedly \(exit code: -?[1-9]",
         "A kernel crashed: the lines before it say where; try enforce-eager and another attention-backend.",
         "wrapper",
     ),

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import json
+import re
 import typing as t
 from dataclasses import dataclass
 
@@ -25,6 +26,7 @@ _PROPERTIES: t.Final = (
 )
 # A failing start prints some hundred lines; a bound keeps an instance that has run for months quick to ask.
 _JOURNAL_LINES: t.Final = 4000
+_COLOUR: t.Final = re.compile(r"\x1b\[[0-9;]*m")
 
 
 @dataclass(frozen=True)
@@ -132,11 +134,14 @@ def _entry(row: str) -> dict[str, t.Any]:
 
 
 def message(entry: t.Mapping[str, t.Any]) -> str:
-    """The text of a journal entry: journald gives bytes as numbers when they are no UTF-8, null when too long."""
+    """The text of a journal entry: journald gives bytes as numbers when they are no UTF-8, null when too long.
+
+    Without the colours that some programs, as vLLM's router, print to whatever they are connected to.
+    """
     raw = entry.get("MESSAGE")
     if isinstance(raw, list):
         text = bytes(b for b in raw if isinstance(b, int) and 0 <= b <= 0xFF).decode("utf-8", "replace")
     else:
         text = raw if isinstance(raw, str) else ""
     origin = "systemd: " if entry.get("_PID") == "1" else ""
-    return origin + text
+    return origin + _COLOUR.sub("", text)

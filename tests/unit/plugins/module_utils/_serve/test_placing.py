@@ -72,6 +72,13 @@ def test_a_release_is_mended_from_its_copies(release: Release, tmp_path: Path) -
     assert not restore(release)
 
 
+def test_files_of_1_0_0_are_ours(release: Release, tmp_path: Path) -> None:
+    install(release)
+    old = "# Written by the role modelops.vllm.serve: changes made here are lost.\n[Service]\n"
+    (tmp_path / "systemd/vllm-main.service").write_text(old, encoding="utf-8")
+    assert foreign_files(release) == []
+
+
 def test_files_that_others_made_are_told_apart(release: Release, tmp_path: Path) -> None:
     assert foreign_files(release) == []
     install(release)

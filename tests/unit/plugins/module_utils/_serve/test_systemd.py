@@ -92,6 +92,7 @@ def test_the_journal_is_read_on_from_where_it_was_and_starts_anew_with_a_new_run
         ({"MESSAGE": "x"}, "x"),
         ({"MESSAGE": [226, 128, 148, 255]}, "—\ufffd"),
         ({"MESSAGE": None}, ""),
+        ({"MESSAGE": "\x1b[2m2026-11-30\x1b[0m \x1b[31mERROR\x1b[0m no worker"}, "2026-11-30 ERROR no worker"),
         ({}, ""),
         ({"MESSAGE": "Main process exited", "_PID": "1"}, "systemd: Main process exited"),
     ],
