@@ -6,17 +6,19 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import time
 import typing as t
 from pathlib import Path
 
+from tests.support.scenario import run_playbook
+
 ROUTER = "vllm-router-main.service"
 REPLICAS = {"vllm-main-r0.service": 8001, "vllm-main-r1.service": 8002}
 FIRST = "vllm-main-r0.service"
 KEY = "molecule-api-key-4711"
-SCENARIO = Path(__file__).parents[1]
+CONVERGE = Path(__file__).parents[1] / "converge.yml"
+FRONT = Path(__file__).parents[1] / "front.yml"
 
 # Prints the status of each of N requests that clients send to the router.
 ASK = """
@@ -36,14 +38,9 @@ for _i in range(int(sys.argv[1])):
 READ = "import sys, urllib.request; print(urllib.request.urlopen(sys.argv[1], timeout=10).read().decode())"
 
 
-def deploy(*arguments: str, play: str = "converge.yml", **variables: t.Any) -> subprocess.CompletedProcess[str]:
-    """Run a play of the scenario again with other variables."""
-    command = ["ansible-playbook", "-i", os.environ["MOLECULE_INVENTORY_FILE"], *arguments, str(SCENARIO / play)]
-    command += ["-e", json.dumps(variables)]
-    env = {**os.environ, "ANSIBLE_FORCE_COLOR": "0", "ANSIBLE_NOCOLOR": "1"}
-    run = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, env=env)
-    run.stdout = " ".join(run.stdout.split())
-    return run
+def deploy(*arguments: str, **variables: t.Any) -> subprocess.CompletedProcess[str]:
+    """Run the scenario's play again with other variables."""
+    return run_playbook(CONVERGE, *arguments, **variables)
 
 
 def ask(host: t.Any, count: int, key: str = KEY) -> list[str]:
@@ -165,17 +162,17 @@ def test_a_router_that_does_not_answer_gives_way_to_the_last_good_one(host: t.An
 
 def test_the_role_alone_asks_its_backends_first_and_leaves_other_instances_alone(host: t.Any) -> None:
     before = pids(host)
-    run = deploy(play="front.yml", router_backends=["http://127.0.0.1:8001", "http://127.0.0.1:8999"],
+    run = run_playbook(FRONT, router_backends=["http://127.0.0.1:8001", "http://127.0.0.1:8999"],
                  router_ready_timeout=5)  # fmt: skip
     assert run.returncode != 0
     assert "Connection refused" in run.stdout, run.stdout[-3000:]
     assert not host.file("/etc/systemd/system/vllm-router-front.service").exists
-    run = deploy(play="front.yml")
+    run = run_playbook(FRONT)
     assert run.returncode == 0, run.stdout[-3000:]
     front = host.service("vllm-router-front.service")
     assert front.is_running
     assert front.is_enabled
-    assert "changed=0" in deploy(play="front.yml").stdout
+    assert "changed=0" in run_playbook(FRONT).stdout
     assert pids(host) == before
 
 

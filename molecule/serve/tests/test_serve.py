@@ -5,19 +5,18 @@
 
 from __future__ import annotations
 
-import json
-import os
 import subprocess
 import time
 import typing as t
 from pathlib import Path
+
+from tests.support.scenario import ROLLBACK, run_playbook
 
 UNIT = "vllm-main.service"
 KEY = "molecule-api-key-4711"
 SECRET = 's3cr3t "b" 100% $HOME \\t `x` c'
 PLAIN = 'a "b" 100% $HOME \\t c'
 CONVERGE = Path(__file__).parents[1] / "converge.yml"
-ROLLBACK = Path(__file__).parents[3] / "playbooks" / "rollback.yml"
 
 ASK = """
 import json, sys, urllib.request
@@ -29,16 +28,9 @@ print(json.load(urllib.request.urlopen(req, timeout=60))["usage"]["completion_to
 """
 
 
-def deploy(*arguments: str, playbook: Path = CONVERGE, **variables: t.Any) -> subprocess.CompletedProcess[str]:
-    """Run the scenario's play, or another one, again with other variables."""
-    command = ["ansible-playbook", "-i", os.environ["MOLECULE_INVENTORY_FILE"], *arguments, str(playbook)]
-    command += ["-e", json.dumps(variables)]
-    # Molecule asks for colours and for failures on stderr, and the callback wraps long messages: the tests look for
-    # words in one plain line.
-    env = {**os.environ, "ANSIBLE_FORCE_COLOR": "0", "ANSIBLE_NOCOLOR": "1"}
-    run = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, env=env)
-    run.stdout = " ".join(run.stdout.split())
-    return run
+def deploy(*arguments: str, **variables: t.Any) -> subprocess.CompletedProcess[str]:
+    """Run the scenario's play again with other variables."""
+    return run_playbook(CONVERGE, *arguments, **variables)
 
 
 def show(host: t.Any, name: str) -> str:
@@ -167,7 +159,7 @@ def test_a_switch_and_the_way_back(host: t.Any) -> None:
     assert run.returncode == 0, run.stdout[-3000:]
     assert "s without service" in run.stdout
     assert tokens(host, "other") == "8"
-    run = deploy(playbook=ROLLBACK, vllm_hosts="all")
+    run = run_playbook(ROLLBACK, vllm_hosts="all")
     assert run.returncode == 0, run.stdout[-3000:]
     assert tokens(host) == "8"
     # What was gone back to is what the playbook wants: nothing to do.

@@ -18,6 +18,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.scenario import ROLLBACK, command, environment, run_playbook
+
 UNIT = "vllm-main.service"
 NODE = "chaos-node"
 KEY = "molecule-api-key-4711"
@@ -41,32 +43,15 @@ print(ask("/v1/completions", body)["choices"][0]["text"])
 """
 
 
-def command(**variables: t.Any) -> list[str]:
-    inventory = os.environ["MOLECULE_INVENTORY_FILE"]
-    return ["ansible-playbook", "-i", inventory, str(CONVERGE), "-e", json.dumps(variables)]
-
-
-def environment() -> dict[str, str]:
-    return {**os.environ, "ANSIBLE_FORCE_COLOR": "0", "ANSIBLE_NOCOLOR": "1"}
-
-
 def deploy(**variables: t.Any) -> subprocess.CompletedProcess[str]:
-    run = subprocess.run(
-        command(**variables),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-        env=environment(),
-    )
-    run.stdout = " ".join(run.stdout.split())
-    return run
+    """Run the scenario's play again with other variables."""
+    return run_playbook(CONVERGE, **variables)
 
 
 def begin(**variables: t.Any) -> subprocess.Popen[bytes]:
     """The same play, which goes on beside the test."""
     return subprocess.Popen(
-        command(**variables),
+        command(CONVERGE, **variables),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
@@ -249,14 +234,7 @@ def test_a_load_can_be_stopped(host: t.Any) -> None:
 def test_the_release_before_comes_back_by_the_playbook(host: t.Any) -> None:
     assert deploy(serve_served_name="one").returncode == 0
     assert deploy(serve_served_name="two").returncode == 0
-    playbook = Path(os.environ["MOLECULE_PROJECT_DIRECTORY"]) / "playbooks/rollback.yml"
-    run = subprocess.run(
-        ["ansible-playbook", "-i", os.environ["MOLECULE_INVENTORY_FILE"], str(playbook), "-e", "vllm_hosts=all"],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=environment(),
-    )
+    run = run_playbook(ROLLBACK, vllm_hosts="all")
     assert run.returncode == 0, run.stdout[-3000:]
     assert serving(host) == "one"
     # What was gone back to is what the next run of the same playbook compares with.

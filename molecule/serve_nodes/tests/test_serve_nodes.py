@@ -9,7 +9,6 @@ The dense model runs on unpatched vLLM. MiniMax-M2 with expert parallelism runs 
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import time
 import typing as t
@@ -18,10 +17,11 @@ from pathlib import Path
 import pytest
 import testinfra
 
+from tests.support.scenario import ROLLBACK, run_playbook
+
 UNIT, WATCH = "vllm-main.service", "vllm-main-watch.service"
 KEY = "molecule-api-key-0815"
 CONVERGE = Path(__file__).parents[1] / "converge.yml"
-ROLLBACK = Path(__file__).parents[3] / "playbooks" / "rollback.yml"
 # How long a restart of the group may take: a stop, the pause of systemd, and a start of two ranks on a busy machine.
 BACK_SECONDS = 600
 SHIM = {"TORCHDYNAMO_DISABLE": "1", "PYTHONPATH": "/opt/vllm-cpu-shim", "VLLM_CPU_OMP_THREADS_BIND": "nobind"}
@@ -47,14 +47,9 @@ def worker() -> t.Any:
     return testinfra.get_host("podman://nodes-worker")
 
 
-def play(*arguments: str, playbook: Path = CONVERGE, **variables: t.Any) -> subprocess.CompletedProcess[str]:
-    """Run a playbook on both nodes, with other variables."""
-    command = ["ansible-playbook", "-i", os.environ["MOLECULE_INVENTORY_FILE"], *arguments, str(playbook)]
-    command += ["-e", json.dumps(variables)]
-    env = {**os.environ, "ANSIBLE_FORCE_COLOR": "0", "ANSIBLE_NOCOLOR": "1"}
-    run = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, env=env)
-    run.stdout = " ".join(run.stdout.split())
-    return run
+def play(*arguments: str, **variables: t.Any) -> subprocess.CompletedProcess[str]:
+    """Run the play of the scenario again, on both nodes, with other variables."""
+    return run_playbook(CONVERGE, *arguments, **variables)
 
 
 def show(host: t.Any, name: str, unit: str = UNIT) -> str:
@@ -202,7 +197,7 @@ def test_minimax_with_expert_parallelism_on_patched_vllm_and_back(head: t.Any, w
     assert run.returncode == 0, run.stdout[-5000:]
     assert "enable-expert-parallel: true" in worker.file("/etc/vllm/main.yaml").content_string
     assert len(tokens(head)) == 8
-    back = play(playbook=ROLLBACK, vllm_hosts="engine")
+    back = run_playbook(ROLLBACK, vllm_hosts="engine")
     assert back.returncode == 0, back.stdout[-5000:]
     assert tokens(head) == dense
     assert "/srv/models/dense" in worker.file("/etc/vllm/main.yaml").content_string

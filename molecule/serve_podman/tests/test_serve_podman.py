@@ -6,11 +6,12 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import time
 import typing as t
 from pathlib import Path
+
+from tests.support.scenario import run_playbook
 
 UNIT = "vllm-main.service"
 FILE = "/etc/containers/systemd/vllm-main.container"
@@ -32,13 +33,7 @@ print(json.load(urllib.request.urlopen(req, timeout=60))["usage"]["completion_to
 
 def deploy(*arguments: str, **variables: t.Any) -> subprocess.CompletedProcess[str]:
     """Run the scenario's play again with other variables."""
-    command = ["ansible-playbook", "-i", os.environ["MOLECULE_INVENTORY_FILE"], *arguments, str(CONVERGE)]
-    command += ["-e", json.dumps(variables)]
-    # Molecule asks for colours, and the callback wraps long messages: the tests look for words in one plain line.
-    env = {**os.environ, "ANSIBLE_FORCE_COLOR": "0", "ANSIBLE_NOCOLOR": "1"}
-    run = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, env=env)
-    run.stdout = " ".join(run.stdout.split())
-    return run
+    return run_playbook(CONVERGE, *arguments, **variables)
 
 
 def show(host: t.Any, name: str) -> str:
