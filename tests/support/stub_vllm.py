@@ -3,7 +3,8 @@
 Only the server is played: ``--help=all``, the parser and the version are those of the real vLLM beside it. It loads for
 a while, swallows the first SIGTERM meanwhile as vLLM 0.32.0 does, has a worker that outlives a careless stop, and
 answers completions. ``STUB_FAULT`` makes it fail: ``exit`` (out of memory at load), ``hang`` (never ready), ``die``
-(healthy, and ends with the first request), ``mute`` (healthy, and never answers a completion).
+(healthy, and ends with the first request), ``mute`` (healthy, and never answers a completion), ``wait`` (loads until
+the file /opt/stub/go is there, and is well then).
 """
 
 from __future__ import annotations
@@ -84,7 +85,8 @@ def serve(path: str) -> None:
     sys.stdout.write("(EngineCore pid=7) INFO 11-30 10:00:00 [gpu_worker.py:1] Starting to load model\n")
     sys.stdout.flush()
     end = time.monotonic() + float(os.environ.get("STUB_LOAD_SECONDS", "2"))
-    while time.monotonic() < end or Server.fault == "hang":
+    waits = {"hang": lambda: True, "wait": lambda: not os.path.exists("/opt/stub/go")}.get(Server.fault, lambda: False)
+    while time.monotonic() < end or waits():
         time.sleep(0.05)
     if Server.fault == "exit":
         sys.stdout.write(

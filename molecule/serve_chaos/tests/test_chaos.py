@@ -206,11 +206,10 @@ def test_a_node_that_loses_its_power_and_that_nobody_visits_serves_what_it_serve
 
 
 def test_two_operators_at_once_the_second_is_refused_and_the_first_wins(host: t.Any) -> None:
-    first = {"serve_served_name": "first", "serve_env": {"STUB_LOAD_SECONDS": "25"}}
-    play = begin(**first)
-    end = time.monotonic() + 90
-    wait_for(host, "proving", end)
+    play = begin(serve_served_name="first", serve_env={"STUB_FAULT": "wait"}, serve_ready_timeout=600)
+    wait_for(host, "proving", time.monotonic() + 90)
     second = deploy(serve_served_name="second")
+    host.check_output("touch /opt/stub/go")
     assert second.returncode != 0
     assert "Another switch is going on on this node" in second.stdout, second.stdout[-2000:]
     assert play.wait(120) == 0
