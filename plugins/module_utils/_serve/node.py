@@ -17,6 +17,7 @@ from .._errors import ModelopsError
 from .._findings import Finding, error, warning
 from .._gpu.host import runner
 from . import boot, gpus, ports
+from .podman import Podman
 from .probe import Answer
 from .question import Question
 from .ready import Outcome, Waiter
@@ -169,6 +170,13 @@ class Node:
     def signal(self, unit: str, name: str) -> None:
         """Send a signal to all processes of the unit."""
         self._command(["systemctl", "kill", f"--signal={name}", "--", unit])
+
+    # Containers
+
+    def container_findings(self, release: Release) -> list[Finding]:
+        """Would its start remove a container that somebody else has made?"""
+        in_container = any(file["dest"].endswith(".container") for file in release.files)
+        return Podman(self._command).judge_names(release.instance) if in_container else []
 
     # The next boot
 

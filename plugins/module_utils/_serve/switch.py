@@ -240,6 +240,7 @@ class Switch:
             for r in changing
             for path in missing(r)
         ]
+        findings += [f for r in changing for f in self._node.container_findings(r)]
         findings += [f for r in changing for f in self._node.port_findings(r, ours)]
         findings += self._node.gpu_findings(changing, ours)
         self.report.findings += findings

@@ -47,6 +47,9 @@ class FakeNode(switching.Node):
     def forget(self, unit: str) -> None:
         pass
 
+    def container_findings(self, release: Release) -> list[t.Any]:
+        return []
+
     def arm(self, way_back: str) -> None:
         pass
 

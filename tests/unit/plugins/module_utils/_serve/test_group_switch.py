@@ -84,6 +84,9 @@ class FakeNode:
     def disable(self, unit: str) -> None:
         self.boot.discard(unit)
 
+    def container_findings(self, release: Release) -> list[Finding]:
+        return []
+
     def arm(self, way_back: str) -> None:
         pass
 

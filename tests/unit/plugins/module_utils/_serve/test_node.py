@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import socket
 import typing as t
@@ -81,3 +82,21 @@ def test_a_node_without_gpus_asks_nobody_about_them() -> None:
 
 def test_a_missing_program_is_status_127() -> None:
     assert run(["modelops-no-such-program"]) == (127, "", "modelops-no-such-program: not found")
+
+
+def test_a_container_of_somebody_else_is_found_before_a_release_in_a_container_replaces_it() -> None:
+    listed = json.dumps([{"Names": ["vllm-main"], "Labels": None}])
+    asked: list[t.Sequence[str]] = []
+
+    def podman(argv: t.Sequence[str]) -> tuple[int, str, str]:
+        asked.append(argv)
+        return 0, listed, ""
+
+    def release_at(dest: str) -> Release:
+        return Release("/x", {"instance": "main", "files": [{"name": "unit", "dest": dest, "mode": "0644"}]})
+
+    node = Node("", podman)
+    assert node.container_findings(release_at("/etc/systemd/system/vllm-main.service")) == []
+    assert asked == []
+    (finding,) = node.container_findings(release_at("/etc/containers/systemd/vllm-main.container"))
+    assert finding.id == "container-foreign"

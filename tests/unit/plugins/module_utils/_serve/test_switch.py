@@ -85,6 +85,9 @@ class FakeNode:
     def forget(self, unit: str) -> None:
         pass
 
+    def container_findings(self, release: Release) -> list[Finding]:
+        return []
+
     def arm(self, way_back: str) -> None:
         self.way_back = way_back
 
