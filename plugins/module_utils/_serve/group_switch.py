@@ -28,7 +28,8 @@ from .node import CancelledError, Node
 from .probe import Answer
 from .ready import Outcome
 from .release import Release, Store, mask, secrets_of
-from .switch import Limits, Switch, SwitchError
+from .steps import Limits, SwitchError
+from .switch import Switch
 
 # The nodes come to the switch after the same checks; where a fork waits for another one, this is how long.
 MEET_SECONDS: t.Final = 180.0

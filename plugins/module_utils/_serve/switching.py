@@ -20,7 +20,8 @@ from .journal import Journal, locked
 from .node import Node, run
 from .podman import Podman
 from .release import Release, Store, mask
-from .switch import Limits, Switch, SwitchError
+from .steps import Limits, SwitchError
+from .switch import Switch
 
 if t.TYPE_CHECKING:  # pragma: no cover
     from ansible.module_utils.basic import AnsibleModule

@@ -32,7 +32,7 @@ from ansible_collections.modelops.vllm.plugins.module_utils._serve.group_switch 
 from ansible_collections.modelops.vllm.plugins.module_utils._serve.probe import Answer
 from ansible_collections.modelops.vllm.plugins.module_utils._serve.ready import Outcome
 from ansible_collections.modelops.vllm.plugins.module_utils._serve.release import Release, Store
-from ansible_collections.modelops.vllm.plugins.module_utils._serve.switch import Limits, SwitchError
+from ansible_collections.modelops.vllm.plugins.module_utils._serve.steps import Limits, SwitchError
 from ansible_collections.modelops.vllm.plugins.module_utils._serve.systemd import UnitState
 
 UNIT, WATCH = "vllm-main.service", "vllm-main-watch.service"

@@ -22,7 +22,8 @@ from ansible_collections.modelops.vllm.plugins.module_utils._serve.journal impor
 from ansible_collections.modelops.vllm.plugins.module_utils._serve.placing import installed
 from ansible_collections.modelops.vllm.plugins.module_utils._serve.ready import Outcome
 from ansible_collections.modelops.vllm.plugins.module_utils._serve.release import Release, Store
-from ansible_collections.modelops.vllm.plugins.module_utils._serve.switch import Limits, Switch, SwitchError
+from ansible_collections.modelops.vllm.plugins.module_utils._serve.steps import Limits, SwitchError
+from ansible_collections.modelops.vllm.plugins.module_utils._serve.switch import Switch
 from ansible_collections.modelops.vllm.plugins.module_utils._serve.systemd import UnitState
 
 DEAD = UnitState("loaded", "inactive", "dead", "success", 0, "none", 0, "")
