@@ -96,7 +96,8 @@ class Waiter:
                 if now - since.setdefault(grace, now) >= grace:
                     return self._outcome(start, state, cause)
             if left <= 0:
-                return self._outcome(start, state, self._timed_out(state, answer))
+                # A reason that had not held for long enough yet says more than that the time is over.
+                return self._outcome(start, state, found[0] if found is not None else self._timed_out(state, answer))
             self.tell(f"{self.clock.now() - start:.0f} s: {self._stage(state, answer, found)}")
             self.clock.sleep(self.poll)
 

@@ -216,6 +216,13 @@ def test_the_timeout_names_how_far_it_came() -> None:
     assert "last stage connect (loading weights: 57 of 126 shards (45 %))" in outcome.cause.remedy
 
 
+def test_a_reason_that_the_time_cuts_short_says_more_than_that_it_is_over() -> None:
+    mute = Answer("completion", "no answer", Cause("completion-timeout", "no answer within 1 s", "Look."))
+    outcome = wait({0: (RUNNING, ["loading"])}, {0: CONNECT, 29: mute}, timeout=30)
+    assert (outcome.seconds, cause_id(outcome)) == (30, "completion-timeout")
+    assert cause_id(wait({0: (RUNNING, []), 550: (RUNNING, [WRAPPER])}, {0: CONNECT})) == "engine-core-failed"
+
+
 def test_without_a_unit_only_the_server_counts() -> None:
     assert wait(None, {0: CONNECT, 10: READY}).seconds == 10
     assert cause_id(wait(None, {0: CONNECT}, timeout=20)) == "timeout"
