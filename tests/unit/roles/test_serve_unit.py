@@ -25,8 +25,8 @@ def service(variables: dict[str, t.Any]) -> dict[str, t.Any]:
 
 
 @pytest.mark.case("B02")
-def test_a_stop_ends_all_workers(service: dict[str, t.Any]) -> None:
-    assert service["KillMode"] == "control-group"
+def test_a_stop_ends_all_workers_and_does_not_wait_for_those_that_outlive_the_server(service: dict[str, t.Any]) -> None:
+    assert service["KillMode"] == "mixed"
 
 
 @pytest.mark.case("B07")
