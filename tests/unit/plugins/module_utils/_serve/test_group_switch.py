@@ -251,7 +251,7 @@ class Pair:
 def pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pair:
     monkeypatch.setattr(group_module, "_INTERVAL", 0.02)
     monkeypatch.setattr(group_module, "LINGER_SECONDS", 4.0)
-    monkeypatch.setattr(group_module, "_GONE_SECONDS", 1.5)
+    monkeypatch.setattr(group_module, "_GONE_SECONDS", 2.5)
     monkeypatch.setattr(module, "MEET_SECONDS", 6.0)
     return Pair(tmp_path)
 
