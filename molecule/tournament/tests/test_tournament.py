@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import typing as t
 from pathlib import Path
+
+from tests.support.scenario import run_playbook
 
 BIND = "VLLM_CPU_OMP_THREADS_BIND=0|1"
 CONVERGE = Path(__file__).parents[1] / "converge.yml"
@@ -32,18 +33,9 @@ def state() -> dict[str, t.Any]:
 
 
 def play(**variables: t.Any) -> str:
-    command = [
-        "ansible-playbook",
-        "-i",
-        os.environ["MOLECULE_INVENTORY_FILE"],
-        str(CONVERGE),
-        "-e",
-        json.dumps(variables),
-    ]
-    env = {**os.environ, "ANSIBLE_FORCE_COLOR": "0", "ANSIBLE_NOCOLOR": "1"}
-    run = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, env=env)
+    run = run_playbook(CONVERGE, **variables)
     assert run.returncode == 0, run.stdout[-4000:]
-    return " ".join(run.stdout.split())
+    return run.stdout
 
 
 def test_the_winner_serves(host: t.Any) -> None:
@@ -53,7 +45,8 @@ def test_the_winner_serves(host: t.Any) -> None:
     assert out.stdout.strip() == "8"
     assert host.service("vllm-main.service").is_enabled
     ranks = host.run("pgrep -fc '[V]LLM::Worker'").stdout.strip()
-    assert ranks == ("2" if winner.startswith("tp2") else "0")
+    # On CPUs a single rank is a process of its own, too (vLLM 0.32.0, platforms/cpu.py).
+    assert ranks == ("2" if winner.startswith("tp2") else "1")
 
 
 def report() -> str:
