@@ -33,8 +33,8 @@ demo-clean:
 
 # Most of the time a part waits for a container: two go side by side, the longest begin. LANES=1 shows everything as it happens.
 LANES ?= 2
-# `make test` has what every change can break, in half an hour; `make molecule` has every scenario, and takes twice as long.
-TESTED := serve deploy_minimax_cpu weights_site deploy_minimax preflight weights
+# `make test` has what every change can break, in 40 minutes; `make molecule` has every scenario, and takes twice as long.
+TESTED := serve serve_chaos deploy_minimax_cpu weights_site deploy_minimax preflight weights monitoring
 LONGEST := serve_nodes serve_chaos serve tournament serve_podman replicas
 EVERY := $(LONGEST) $(filter-out $(LONGEST),$(SCENARIOS))
 

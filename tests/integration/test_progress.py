@@ -19,6 +19,8 @@ from hub_testing import REPO, Snapshot
 from loopback_hub import Hub
 from tiny_files import model
 
+from tests.support.leftovers import leftovers
+
 ROOT = Path(__file__).parents[2]
 LINE = re.compile(r"^localhost: org/model: [\d.]+ MB of 24\.0 MB fetched \(\d+ %\), \d of 9 files proven", re.MULTILINE)
 
@@ -74,7 +76,7 @@ def test_lines_tell_how_far_it_is_and_stdout_stays_the_callbacks(snapshot, hub, 
     assert snapshot.holds(content)
     assert os.listdir(snapshot.dest / ".modelops") == ["manifest.json"]
     assert os.listdir(tmp_path / "async") == []
-    assert os.listdir(tmp_path / "remote") == []
+    assert leftovers(tmp_path / "remote") == []
 
 
 def test_a_download_outlives_its_play_and_the_next_run_joins_it(snapshot, hub, content, tmp_path) -> None:

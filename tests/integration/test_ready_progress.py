@@ -19,6 +19,8 @@ from socketserver import TCPServer
 
 import pytest
 
+from tests.support.leftovers import leftovers
+
 ROOT = Path(__file__).parents[2]
 LOADING_SECONDS = 8
 
@@ -97,4 +99,4 @@ def test_a_wait_tells_how_far_it_is(url: str, tmp_path: Path) -> None:
     line = re.compile(rf"^localhost: {re.escape(url)}: \d+ s: /health: 503", re.MULTILINE)
     assert line.search(run.stderr), run.stderr
     assert os.listdir(tmp_path / "async") == []
-    assert os.listdir(tmp_path / "remote") == []
+    assert leftovers(tmp_path / "remote") == []

@@ -24,7 +24,7 @@ UNIT = "vllm-main.service"
 NODE = "chaos-node"
 KEY = "molecule-api-key-4711"
 CONVERGE = Path(__file__).parents[1] / "converge.yml"
-ROUNDS = int(os.environ.get("MODELOPS_CHAOS_N", "4"))
+ROUNDS = int(os.environ.get("MODELOPS_CHAOS_N", "3"))
 SEED = int(os.environ.get("MODELOPS_CHAOS_SEED", str(random.SystemRandom().randrange(10**6))))
 # One kill in four falls into the checks before the switch, the others into the switch itself: it stops, loads for two
 # seconds, asks, and goes back where the release is bad.
