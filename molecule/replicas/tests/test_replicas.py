@@ -169,8 +169,9 @@ def test_a_router_that_does_not_answer_gives_way_to_the_last_good_one(host: t.An
 
 def test_the_role_alone_asks_its_backends_first_and_leaves_other_instances_alone(host: t.Any) -> None:
     before = pids(host)
-    run = run_playbook(FRONT, router_backends=["http://127.0.0.1:8001", "http://127.0.0.1:8999"],
-                 router_ready_timeout=5)  # fmt: skip
+    run = run_playbook(
+        FRONT, router_backends=["http://127.0.0.1:8001", "http://127.0.0.1:8999"], router_ready_timeout=5
+    )
     assert run.returncode != 0
     assert "Connection refused" in run.stdout, run.stdout[-3000:]
     assert not host.file("/etc/systemd/system/vllm-router-front.service").exists
