@@ -67,7 +67,7 @@ def test_the_leaders_were_started_twice_in_turns() -> None:
 def test_what_dies_at_its_first_request_has_lost_with_its_cause() -> None:
     (lost,) = [entry["lost"] for entry in state()["candidates"] if entry["layout"] == "tp2-ep"]
     assert lost["phase"] == "deployed"
-    assert lost["cause"]["id"]
+    assert lost["cause"]["id"] == "native-crash"
     assert f"| tp2-ep {BIND}" in report()
     assert lost["cause"]["id"] in report()
 

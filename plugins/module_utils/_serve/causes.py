@@ -69,7 +69,11 @@ _RAW_ERROR = re.compile(
     r"|Failed with result 'oom-kill'|Main process exited, code=(?:killed|dumped)|Start request repeated))"
 )
 _PYDANTIC = re.compile(rules.PYDANTIC)
-_NOISE = re.compile(r"Traceback \(most recent call last\)|During handling of the above|The above exception was")
+# Tracebacks, and what vLLM 0.32.0 was doing when its engine died (logging_utils/dump_input.py).
+_NOISE = re.compile(
+    r"Traceback \(most recent call last\)|During handling of the above|The above exception was"
+    r"|Dumping (?:input data|scheduler (?:output|stats))"
+)
 # An exception without a message says nothing without the line that raised it.
 _BARE = re.compile(r"^[A-Za-z_][\w.]*(?:Error|Exception):?\s*$")
 _SOURCE = re.compile(r'^\s+File "(?:.*/)?(?P<file>[^"/]+)", line (?P<line>\d+), in ')

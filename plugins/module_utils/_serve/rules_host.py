@@ -268,7 +268,7 @@ WRAPPER_RULES: t.Final[tuple[Rule, ...]] = (
     rule(
         "engine-dead",
         r"EngineDeadError|EngineCore encountered (an issue|a fatal error)|WorkerProc (hit an exception|failed\.)"
-        r"|output_handler failed|Exception occurred while running API servers",
+        r"|output_handler failed|Exception occurred while running API servers|^RuntimeError: cancelled$",
         "The engine died while serving: the lines before it say why.",
         "wrapper",
     ),

@@ -174,6 +174,25 @@ def test_the_last_error_counts_and_no_wrapper_around_it() -> None:
     assert only_wrapper.id == "engine-core-failed"
 
 
+def test_a_worker_that_crashes_says_more_than_the_engine_that_misses_it() -> None:
+    # vLLM 0.32.0 on CPUs, expert parallelism, at its first request
+    lines = [
+        'INFO:     127.0.0.1:42026 - "GET /v1/models HTTP/1.1" 200 OK',
+        "!!!!!!! Segfault encountered !!!!!!!",
+        '  File "/tmp/vllm/csrc/cpu/cpu_fused_moe.cpp", line 709, in operator()',
+        "(EngineCore pid=7) ERROR 01-02 03:04:05 [multiproc_executor.py:315] Worker proc VllmWorker-1 died unexpectedly"
+        " (exit code: None), shutting down executor.",
+        "(EngineCore pid=7) ERROR 01-02 03:04:05 [dump_input.py:72] Dumping input data for V1 LLM engine (v0.32.0)",
+        '(EngineCore pid=7) ERROR 01-02 03:04:05 [core.py:1512]     raise RuntimeError("cancelled")',
+        "(EngineCore pid=7) ERROR 01-02 03:04:05 [core.py:1512] RuntimeError: cancelled",
+        "(APIServer pid=6) ERROR 01-02 03:04:05 [async_llm.py:1] vllm.v1.engine.exceptions.EngineDeadError: EngineCore",
+    ]
+    assert causes.fatal(lines) is None
+    found = causes.postmortem(lines)
+    assert found is not None
+    assert (found.id, found.line) == ("native-crash", "!!!!!!! Segfault encountered !!!!!!!")
+
+
 @pytest.mark.parametrize(
     "line",
     [
