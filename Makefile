@@ -42,7 +42,7 @@ test: unit
 	@printf '%s\n' integration $(TESTED:%=molecule-%) | xargs -P $(LANES) -n 1 scripts/lane.sh
 
 # The slow unit tests wait for each other's timeouts, not for a core.
-WORKERS ?= 6
+WORKERS ?= 4
 unit: setup
 	@$(ENV) && step unit && pytest -q -n $(WORKERS) -m "slow or not slow" tests/unit
 
