@@ -6,10 +6,10 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import typing as t
 from pathlib import Path
+
+from tests.support.scenario import run_playbook
 
 DEST = "/srv/models/modelops/demo-moe"
 SHARDS = [f"model-{i:05d}-of-00008.safetensors" for i in range(8)]
@@ -28,13 +28,10 @@ with open(sys.argv[1], "r+b") as f:
 
 def deploy(*arguments: str, **variables: t.Any) -> str:
     """Run the scenario's play again with other variables; what it printed."""
-    command = ["ansible-playbook", "-i", os.environ["MOLECULE_INVENTORY_FILE"], *arguments, str(CONVERGE)]
-    env = {**os.environ, "ANSIBLE_FORCE_COLOR": "0", "PY_COLORS": "0"}
-    run = subprocess.run([*command, "-e", json.dumps(variables)], capture_output=True, text=True, env=env, check=False)
+    run = run_playbook(CONVERGE, *arguments, **variables)
     assert run.returncode == 0, run.stdout[-4000:]
-    assert TOKEN not in run.stdout + run.stderr
-    # The callback folds long lines.
-    return " ".join(run.stdout.split())
+    assert TOKEN not in run.stdout
+    return run.stdout
 
 
 def sums(host: t.Any) -> dict[str, str]:
