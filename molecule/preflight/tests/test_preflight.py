@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import typing as t
 from pathlib import Path
 
 import pytest
+
+from tests.support.scenario import run_playbook
 
 CONVERGE = Path(__file__).parents[1] / "converge.yml"
 REPORTS = Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"])
@@ -25,11 +26,8 @@ time.sleep(120)
 
 def preflight(node: str, *arguments: str, **variables: t.Any) -> tuple[int, str]:
     """(exit status, output in one line) of the scenario's play on one node with other variables."""
-    command = ["ansible-playbook", "-i", os.environ["MOLECULE_INVENTORY_FILE"], "-l", node, *arguments, str(CONVERGE)]
-    command += ["-e", json.dumps(variables)]
-    env = {**os.environ, "ANSIBLE_FORCE_COLOR": "0", "ANSIBLE_NOCOLOR": "1"}
-    run = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, env=env)
-    return run.returncode, " ".join(run.stdout.split())
+    run = run_playbook(CONVERGE, "-l", node, *arguments, **variables)
+    return run.returncode, run.stdout
 
 
 def report(node: str) -> dict[str, t.Any]:
