@@ -39,7 +39,7 @@ LONGEST := serve_nodes serve_chaos serve tournament serve_podman replicas
 EVERY := $(LONGEST) $(filter-out $(LONGEST),$(SCENARIOS))
 
 test: unit
-	@printf '%s\n' integration $(TESTED:%=molecule-%) | xargs -P $(LANES) -n 1 scripts/lane.sh
+	@scripts/lanes.sh $(LANES) integration $(TESTED:%=molecule-%)
 
 # The slow unit tests wait for each other's timeouts, not for a core.
 WORKERS ?= 4
@@ -50,7 +50,7 @@ integration: setup
 	@$(ENV) && step integration && MODELOPS_HUB_PYTHONS="$$HUB_OLD_VENV/bin/python:$$HUB_1X_VENV/bin/python:$(BIN)/python" pytest -q -m "slow or not slow" tests/integration
 
 molecule: setup
-	@printf '%s\n' $(EVERY:%=molecule-%) | xargs -P $(LANES) -n 1 scripts/lane.sh
+	@scripts/lanes.sh $(LANES) $(EVERY:%=molecule-%)
 
 $(SCENARIOS:%=molecule-%): molecule-%: setup
 	@$(ENV) && step "molecule $*" && molecule test -s $*

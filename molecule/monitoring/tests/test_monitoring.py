@@ -6,8 +6,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import typing as t
 from pathlib import Path
 
@@ -15,28 +13,27 @@ import pytest
 import testinfra
 import yaml
 
-SCENARIO = Path(__file__).parents[1]
-ROOT = SCENARIO.parents[1]
+from tests.support.scenario import run_playbook
+
+ROOT = Path(__file__).parents[3]
+PLAYBOOKS = ROOT / "playbooks"
+CONVERGE = Path(__file__).parents[1] / "converge.yml"
 SCRAPE_FILE = "/etc/prometheus/file_sd/vllm-monitoring-node.yml"
 KEY = "molecule-key-0815"
 
 
-def play(path: Path, *arguments: str, **variables: t.Any) -> tuple[int, str]:
-    """(exit status, output) of a playbook on the nodes of the scenario."""
-    command = ["ansible-playbook", "-i", os.environ["MOLECULE_INVENTORY_FILE"], *arguments, str(path)]
-    command += ["-e", json.dumps(variables)]
-    env = {**os.environ, "ANSIBLE_FORCE_COLOR": "0", "ANSIBLE_NOCOLOR": "1", "ANSIBLE_CALLBACK_RESULT_FORMAT": "json"}
-    run = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, env=env)
-    return run.returncode, run.stdout
+@pytest.fixture(autouse=True)
+def _json_results(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Results as JSON, which can be read again after the lines of the output were joined."""
+    monkeypatch.setenv("ANSIBLE_CALLBACK_RESULT_FORMAT", "json")
 
 
 def status(*arguments: str, **variables: t.Any) -> tuple[list[list[str]], str]:
     """The rows of the table of status.yml, as words, and all of its output."""
-    code, output = play(ROOT / "playbooks" / "status.yml", *arguments, vllm_hosts="all", **variables)
-    assert code == 0, output
-    table = output[output.index("Status | Show the table") :]
-    lines = json.loads(table[table.index("=> {") + 3 : table.index("\n}") + 2])["msg"]
-    return [line.split() for line in lines], output
+    run = run_playbook(PLAYBOOKS / "status.yml", *arguments, vllm_hosts="all", **variables)
+    assert run.returncode == 0, run.stdout
+    shown = run.stdout.partition("Status | Show the table")[2].partition("=> ")[2]
+    return [line.split() for line in json.JSONDecoder().raw_decode(shown)[0]["msg"]], run.stdout
 
 
 def test_the_scrape_file_has_both_instances(host: t.Any) -> None:
@@ -57,7 +54,8 @@ def test_promtool_finds_the_same_targets(host: t.Any) -> None:
     checked = host.check_output("promtool check config /root/prometheus.yml")
     assert "SUCCESS: 7 rules found" in checked
     found = json.loads(host.check_output("promtool check service-discovery /root/prometheus.yml vllm"))
-    assert [t_["labels"]["instance"] for t_ in found] == ["main", "second"]
+    # promtool keeps no order.
+    assert sorted(target["labels"]["instance"] for target in found) == ["main", "second"]
 
 
 def test_changed_alerts_are_changed_and_the_others_are_not(host: t.Any) -> None:
@@ -81,18 +79,18 @@ def test_the_dashboard_is_ours(host: t.Any) -> None:
 def test_what_promtool_refuses_is_not_put_in_place(host: t.Any) -> None:
     before = host.file("/etc/prometheus/rules/vllm.yml").content_string
     broken = {"VllmKvCacheFull": {"expr": "sum by ("}}
-    code, output = play(SCENARIO / "converge.yml", monitoring_alerts=broken)
-    assert code != 0
-    assert "failed to validate" in output
+    run = run_playbook(CONVERGE, monitoring_alerts=broken)
+    assert run.returncode != 0, run.stdout
+    assert "failed to validate" in run.stdout
     assert host.file("/etc/prometheus/rules/vllm.yml").content_string == before
 
 
 def test_check_mode_changes_nothing(host: t.Any) -> None:
     before = host.file(SCRAPE_FILE).sha256sum
-    code, output = play(SCENARIO / "converge.yml", "--check", "--diff", monitoring_labels={"site": "south"})
-    assert code == 0, output
-    assert "changed=1" in output
-    assert "south" in output
+    run = run_playbook(CONVERGE, "--check", "--diff", monitoring_labels={"site": "south"})
+    assert run.returncode == 0, run.stdout
+    assert "changed=1" in run.stdout
+    assert "south" in run.stdout
     assert host.file(SCRAPE_FILE).sha256sum == before
 
 
@@ -121,10 +119,10 @@ def broken_node() -> t.Iterator[t.Any]:
 
 
 def test_a_failed_instance_and_one_that_is_stopped_by_the_playbook(host: t.Any, broken_node: t.Any) -> None:
-    code, output = play(ROOT / "playbooks" / "stop.yml", vllm_hosts="all", serve_instance="second")
-    assert code == 0, output
-    assert "Stopped: second" in output
-    assert "There is nothing to stop." in output  # on the other node
+    run = run_playbook(PLAYBOOKS / "stop.yml", vllm_hosts="all", serve_instance="second")
+    assert run.returncode == 0, run.stdout
+    assert "Stopped: second" in run.stdout
+    assert "There is nothing to stop." in run.stdout  # on the other node
     assert broken_node.run("systemctl is-active vllm-second").stdout.strip() == "inactive"
     assert broken_node.run("systemctl is-enabled vllm-second").stdout.strip() == "disabled"
 
@@ -134,15 +132,13 @@ def test_a_failed_instance_and_one_that_is_stopped_by_the_playbook(host: t.Any, 
     assert "ERROR The instance second" not in output
 
     # One that an operator has stopped is no target any more, one that fails is.
-    code, output = play(SCENARIO / "converge.yml")
-    assert code == 0, output
+    run = run_playbook(CONVERGE)
+    assert run.returncode == 0, run.stdout
     targets = [group["targets"] for group in yaml.safe_load(host.file(SCRAPE_FILE).content_string)]
     assert targets == [["monitoring-node:8000"]]
 
 
 def test_stopping_what_is_not_there_names_what_is() -> None:
-    code, output = play(
-        ROOT / "playbooks" / "stop.yml", "--check", vllm_hosts="monitoring-node", serve_instance="third"
-    )
-    assert code != 0
-    assert "There is no instance third on this node; there are: main, second." in output
+    run = run_playbook(PLAYBOOKS / "stop.yml", "--check", vllm_hosts="monitoring-node", serve_instance="third")
+    assert run.returncode != 0, run.stdout
+    assert "There is no instance third on this node; there are: main, second." in run.stdout

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
 import time
@@ -49,7 +50,8 @@ class Handler(BaseHTTPRequestHandler):
         self.send_response(status)
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()
-        self.wfile.write(data)
+        with contextlib.suppress(ConnectionError):  # whoever asked does not wait for a server that hangs
+            self.wfile.write(data)
 
     def do_GET(self) -> None:
         b = self.behaviour
