@@ -41,9 +41,8 @@ def way_back_unit(before: t.Sequence[Release], targets: t.Sequence[Release]) -> 
         for file in release.files:
             source = os.path.join(release.path, file["name"])
             steps.append(["/bin/cp", "-p", "--remove-destination", source, file["dest"]])
-        # <instance>/releases/<id>, see the module release
-        current = os.path.join(os.path.dirname(os.path.dirname(release.path)), "current")
-        steps.append(["/bin/ln", "-sfn", os.path.join("releases", release.id), current])
+        place, target = release.pointer("current")
+        steps.append(["/bin/ln", "-sfn", target, place])
     steps.append(["/bin/systemctl", "daemon-reload"])
     steps += [["/bin/systemctl", "--no-block", "start", release.unit] for release in before]
     sections: dict[str, dict[str, t.Any]] = {

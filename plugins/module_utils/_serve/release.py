@@ -68,6 +68,11 @@ class Release:
     def instance(self) -> str:
         return str(self.record["instance"])
 
+    def pointer(self, link: Link) -> tuple[str, str]:
+        """Where ``link`` of its instance is, and what that link holds when it points to this release."""
+        folder, releases = os.path.split(os.path.dirname(self.path))
+        return os.path.join(folder, link), os.path.join(releases, self.id)
+
     @property
     def service(self) -> str:
         """The name that several instances (replicas) share, or that of the instance."""
@@ -288,12 +293,13 @@ class Store:
 
     def point(self, release: Release, link: Link) -> None:
         """Let ``link`` of the instance point to this release, atomically."""
-        folder = self._instance_dir(release.instance)
+        place, target = release.pointer(link)
+        folder = os.path.dirname(place)
         fresh = os.path.join(folder, f".{link}.new")
         with contextlib.suppress(FileNotFoundError):
             os.unlink(fresh)
-        os.symlink(os.path.join("releases", release.id), fresh)
-        os.replace(fresh, os.path.join(folder, link))
+        os.symlink(target, fresh)
+        os.replace(fresh, place)
         sync_folder(folder)
 
     def mark_proven(self, release: Release, when: str) -> None:
