@@ -53,11 +53,13 @@ class TestPaced:
     def test_its_streams_keep_every_rule_and_its_pace(self) -> None:
         with PacedServer(0.05, 0.01) as server:
             stream = api.complete(api.Server(server.url), "any", "abc", 10, 10.0)
-            assert (stream.kind, stream.completion_tokens, stream.events) == ("", 10, 10)
-            assert stream.latency_s >= 0.14
-            assert server.tokens == 10
-            (first,) = server.first_tokens_s
-        assert 0.05 <= first <= stream.ttft_s
+        assert (stream.kind, stream.completion_tokens, stream.events) == ("", 10, 10)
+        assert stream.latency_s >= 0.14
+        assert stream.ttft_s >= 0.05
+        # A client may have the last token before the server has noted that it sent it.
+        assert server.tokens == 10
+        (first,) = server.first_tokens_s
+        assert first >= 0.05
 
     def test_a_connection_is_kept_and_other_paths_are_unknown(self) -> None:
         with PacedServer(0.0, 0.0) as server:
