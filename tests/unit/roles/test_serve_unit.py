@@ -16,7 +16,8 @@ ROLE = Path(__file__).parents[3] / "roles" / "serve"
 
 @pytest.fixture(scope="module")
 def variables() -> dict[str, t.Any]:
-    return yaml.safe_load((ROLE / "vars/main.yml").read_text(encoding="utf-8"))
+    parts = (yaml.safe_load(path.read_text(encoding="utf-8")) for path in (ROLE / "vars/main").glob("*.yml"))
+    return {name: value for part in parts for name, value in part.items()}
 
 
 @pytest.fixture(scope="module")
