@@ -53,6 +53,17 @@ options:
       - Nodes that one deployment spans.
     type: int
     default: 1
+  expected_nodes:
+    description:
+      - Nodes that the hardware profile is made of. With more than one, O(nodes) has to be the same.
+    type: int
+    default: 1
+  vllm_findings:
+    description:
+      - What the filter P(modelops.vllm.version_findings#filter) says of the vLLM that will serve. Without it nothing is
+        said about its version.
+    type: list
+    elements: dict
   address:
     description:
       - The address of this node by which the others reach it, to find its network interface.
@@ -203,6 +214,8 @@ def main() -> None:
             "layout": {"type": "str", "default": ""},
             "port_info": {"type": "dict", "default": {}},
             "nodes": {"type": "int", "default": 1},
+            "expected_nodes": {"type": "int", "default": 1},
+            "vllm_findings": {"type": "list", "elements": "dict"},
             "address": {"type": "str", "default": ""},
             "unit": {"type": "str", "default": ""},
             "state_dir": {"type": "path"},
@@ -231,6 +244,7 @@ def main() -> None:
             gpu_info=p["gpu_info"],
             layout=layout,
             nodes=p["nodes"],
+            expected_nodes=p["expected_nodes"],
             address=p["address"],
             unit=p["unit"],
             siblings=frozenset(Store(p["state_dir"]).units()) if p["state_dir"] else frozenset(),
@@ -245,7 +259,12 @@ def main() -> None:
             p2p_test=p["p2p_test"],
             p2p_timeout=p["p2p_timeout"],
         )
-        made = {"gpus": findings_of(p["gpu_info"]), "port": findings_of(p["port_info"]), "layout": layout_findings}
+        made = {
+            "gpus": findings_of(p["gpu_info"]),
+            "port": findings_of(p["port_info"]),
+            "vllm": findings_of({"findings": p["vllm_findings"]}),
+            "layout": layout_findings,
+        }
         module.exit_json(changed=False, **judge(question, made, p["ignore"]))
 
 

@@ -47,7 +47,7 @@ class Task:
 
 def yaml_files() -> list[Path]:
     """Every YAML file that users run: of roles and of playbooks."""
-    files = [*ROOT.glob("roles/*/*/*.yml"), *ROOT.glob("playbooks/**/*.yml")]
+    files = [*ROOT.glob("roles/**/*.yml"), *ROOT.glob("playbooks/**/*.yml")]
     return sorted(f for f in files if f.parent.name not in ("files", "templates"))
 
 
@@ -82,7 +82,7 @@ def expressions() -> t.Iterator[tuple[Path, str]]:
 def definitions() -> dict[str, list[t.Any]]:
     """What each variable is set to, in vars and defaults of roles and in the vars of tasks and plays."""
     found: dict[str, list[t.Any]] = {}
-    files = [f for f in yaml_files() if f.parent.name in ("vars", "defaults")]
+    files = [f for f in yaml_files() if {"vars", "defaults"} & {f.parent.name, f.parent.parent.name}]
     for source in [
         *(yaml.safe_load(f.read_text(encoding="utf-8")) for f in files),
         *(x.body.get("vars") for x in tasks()),

@@ -12,6 +12,7 @@ import typing as t
 from pathlib import Path
 
 import yaml
+from ansible_collections.modelops.vllm.plugins.module_utils._planner import choice
 from ansible_collections.modelops.vllm.plugins.module_utils._planner.api import layout_info
 
 ROOT = Path(__file__).parents[2]
@@ -44,16 +45,16 @@ def plan(model: Profile, hardware: Profile) -> dict[str, t.Any]:
             "max_model_len": model.get("max_model_len"),
             "max_num_seqs": flags.get("max-num-seqs"),
             "gpu_memory_utilization": flags.get("gpu-memory-utilization"),
+            "kv_cache_dtype": flags.get("kv-cache-dtype"),
             "mm_encoder_tp_mode": flags.get("mm-encoder-tp-mode"),
         }
     )
 
 
 def chosen(model: Profile, hardware: Profile, answer: t.Mapping[str, t.Any]) -> dict[str, t.Any] | None:
-    """What serve_layout=auto takes: the first valid layout that the profiles prefer, else the recommended one."""
-    valid = {x["id"]: x for x in answer["layouts"] if x["valid"]}
-    preferred = hardware.get("layouts", model["layouts"])
-    return next((valid[id_] for id_ in [*preferred, answer["recommended"]] if id_ in valid), None)
+    """What serve_layout=auto takes."""
+    id_ = choice.chosen(answer, choice.preferred(model, hardware), hardware.get("nodes", 1) > 1)
+    return next((x for x in answer["layouts"] if x["id"] == id_), None)
 
 
 def reason(answer: t.Mapping[str, t.Any]) -> str:

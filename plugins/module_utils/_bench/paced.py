@@ -46,7 +46,7 @@ class Truth(t.NamedTuple):
 class PacedServer:
     """Streams completions: the first token after ``first_token_s``, each further one after ``token_s``.
 
-    As a context manager it serves from a thread of its own; ``url`` is its root. What it did is whole once it has ended.
+    As a context manager it serves from a thread of its own; ``url`` is its root. What it did is whole after its end.
     """
 
     def __init__(self, first_token_s: float, token_s: float) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from .._findings import error, warning
 from . import compat
 from .case import Case, Findings
+from .memory import resolve_kv_dtype
 from .values import version_text
 
 
@@ -112,16 +113,18 @@ def data_parallel_backend(case: Case) -> Findings:
 
 
 def kv_cache_capability(case: Case) -> Findings:
-    """An FP8 KV cache wants FP8 hardware (compat.FP8_KV_CAPABILITY)."""
-    gpus, dtype = case.gpus, case.flags.kv_cache_dtype
-    if gpus is None or gpus.compute_cap is None or not dtype.startswith("fp8"):
+    """An FP8 KV cache wants FP8 hardware (compat.FP8_KV_CAPABILITY), also when the checkpoint asks for it."""
+    gpus, said = case.gpus, case.flags.kv_cache_dtype
+    if gpus is None or gpus.compute_cap is None or gpus.compute_cap >= compat.FP8_KV_CAPABILITY:
         return
-    if gpus.compute_cap < compat.FP8_KV_CAPABILITY:
+    dtype = resolve_kv_dtype(case.shape, gpus, said)
+    if dtype.startswith("fp8"):
+        by_checkpoint = " (the checkpoint asks for it)" if dtype != said else ""
         yield error(
             "kv-cache-capability",
-            f"kv_cache_dtype {dtype} needs compute capability {'.'.join(map(str, compat.FP8_KV_CAPABILITY))}, this GPU "
-            f"has {case.capability}.",
-            "Use auto or bfloat16.",
+            f"kv_cache_dtype {dtype}{by_checkpoint} needs compute capability "
+            f"{'.'.join(map(str, compat.FP8_KV_CAPABILITY))}, this GPU has {case.capability}.",
+            "Use bfloat16.",
             kv_cache_dtype=dtype,
             compute_cap=case.capability,
         )

@@ -64,6 +64,8 @@ CHECKS: tuple[Check, ...] = (
     Check("visible-devices", ("visible-devices",), gpus.visible_devices),
     Check("vram", ("vram-held", "vram-shared"), gpus.vram),
     Check("peer-access", ("p2p-broken", "p2p-works", "p2p-test-unavailable", "p2p-half-disabled"), p2p.peer_access),
+    Check("nodes", ("node-count",), system.nodes),
+    Check("vllm", ("vllm-too-old", "vllm-known-bad")),
     Check("layout", ("layout-invalid", "layout-not-judged")),
     Check("disk", ("disk-space",), storage.disk),
     Check("shared-memory", ("shm-small", "shm-stale"), storage.shared_memory),
@@ -91,7 +93,8 @@ def require_known(ignore: t.Sequence[str]) -> None:
 def judge_layouts(info_: t.Mapping[str, t.Any], chosen: str) -> tuple[list[Finding], dict[str, t.Any]]:
     """(findings, the entry of the chosen layout) of a result of layout_info; ``chosen`` is an id or empty.
 
-    What the planner says about layouts that nobody will serve is left out, unless there is no other.
+    What the planner says about layouts that nobody will serve is left out, unless there is no other. Then each reason
+    is told of the layout that comes closest.
     """
     layouts = info_.get("layouts")
     if layouts is None:
@@ -106,7 +109,6 @@ def judge_layouts(info_: t.Mapping[str, t.Any], chosen: str) -> tuple[list[Findi
     general = [_from_dict(f) for f in info_.get("findings") or []]
     if entry is not None:
         return [*general, *(_from_dict(f) for f in entry["findings"])], entry
-    reasons = [_from_dict(f) for layout in layouts for f in layout["findings"] if f["severity"] == "error"]
     wanted = ", ".join(layout["id"] for layout in layouts)
     verdict = error(
         "layout-invalid",
@@ -114,12 +116,17 @@ def judge_layouts(info_: t.Mapping[str, t.Any], chosen: str) -> tuple[list[Findi
         "The other findings say why, and which layouts are valid.",
         layouts=[layout["id"] for layout in layouts],
     )
-    return [verdict, *general, *_once(reasons)], {}
+    return [verdict, *general, *_reasons(layouts)], {}
 
 
-def _once(findings: t.Iterable[Finding]) -> list[Finding]:
-    """Without repetitions: a rule says the same of several layouts."""
-    return list({(f.id, f.message): f for f in findings}.values())
+def _reasons(layouts: t.Iterable[t.Mapping[str, t.Any]]) -> list[Finding]:
+    """The errors of the layout with the least weights a GPU, and what only others have: a rule says much the same of
+    many layouts."""
+    found: list[Finding] = []
+    for layout in sorted(layouts, key=lambda x: x.get("weights_gib_per_gpu") or float("inf")):
+        said = {f.id for f in found}
+        found += [_from_dict(f) for f in layout["findings"] if f["severity"] == "error" and f["id"] not in said]
+    return found
 
 
 def _from_dict(finding: t.Mapping[str, t.Any]) -> Finding:

@@ -17,6 +17,7 @@ class Question:
     ``siblings`` are the units of the other instances of this collection, which the switch stops where they are in the
     way.
 
+    ``nodes`` is how many nodes the deployment spans, ``expected_nodes`` how many its hardware profile is made of.
     ``gpu_info`` is the result of gpu_info (empty without GPUs), ``layout`` the entry of layout_info that will be
     served (empty when none was judged), ``env`` and ``args`` are those of the instance, ``utilization`` is
     gpu_memory_utilization (0: vLLM's default), ``weights_bytes`` the size of the snapshot (0: unknown).
@@ -26,6 +27,7 @@ class Question:
     gpu_info: t.Mapping[str, t.Any] = field(default_factory=dict)
     layout: t.Mapping[str, t.Any] = field(default_factory=dict)
     nodes: int = 1
+    expected_nodes: int = 1
     address: str = ""
     unit: str = ""
     siblings: frozenset[str] = frozenset()

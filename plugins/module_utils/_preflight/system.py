@@ -113,6 +113,24 @@ def clock_synchronised() -> bool | None:
     return bool(largest_error < 16_000_000)
 
 
+def nodes(question: Question) -> list[Finding] | None:
+    """Hardware that is several nodes by itself serves as one engine on all of them, or not at all."""
+    wanted, given = question.expected_nodes, question.nodes
+    if wanted < 2:
+        return None
+    if wanted == given:
+        return []
+    return [
+        error(
+            "node-count",
+            f"The hardware profile is {wanted} nodes with one engine, and the deployment spans {given}.",
+            f"Set serve_nodes_group to an inventory group of these {wanted} nodes, or choose the profile of one node.",
+            nodes=given,
+            expected_nodes=wanted,
+        )
+    ]
+
+
 def host_name(question: Question) -> list[Finding] | None:
     """On several nodes the name must not lead to loopback, where Gloo would listen."""
     if question.nodes < 2:

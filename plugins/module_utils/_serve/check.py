@@ -14,14 +14,13 @@ import tempfile
 import typing as t
 from dataclasses import dataclass, field
 
-from .._errors import ModelopsError
 from .._findings import Finding, as_dicts, error, has_errors, info, warning
 from . import acceptance, render
 from .args import Flags, merge
 from .flags import Flag, for_config_file, gate, parse_help
+from .versions import bad_version, old_version, unguarded
 from .vllm_cli import Cli
 
-_RELEASE = re.compile(r"(\d+)\.(\d+)(?:\.(\d+))?")
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _LOOPBACK: t.Final = ("127.", "::1", "localhost")
 
@@ -74,7 +73,7 @@ class Gate:
         merged, findings = merge(question.managed, question.profile, question.user)
         own = self.cli.model_types() if self.cli else frozenset()
         findings += old_version(self.version, question.min_version) + exposure(question)
-        findings += model_files(merged, own) + speculation(merged)
+        findings += model_files(merged, own, self.version) + speculation(merged)
         findings += bad_version(self.version, question.bad_versions)
         findings += unpinned_code(merged, question.commit) + short_stop(merged, question.stop_timeout)
         if self.cli is None:
@@ -128,47 +127,6 @@ class Gate:
         return Verdict(merged, render.args_yaml(final) if valid else "", as_dicts(findings), valid, stamp, asked)
 
 
-def release(version: str) -> tuple[int, int, int] | None:
-    """(major, minor, patch) of a version text; None when it has none."""
-    match = _RELEASE.search(version)
-    return None if match is None else (int(match[1]), int(match[2]), int(match[3] or 0))
-
-
-def old_version(version: str, minimum: str) -> list[Finding]:
-    """The profile's ``min_vllm`` against the installed version."""
-    if not minimum or not version:
-        return []
-    wanted, installed = release(minimum), release(version)
-    if wanted is None:
-        raise ModelopsError(f"serve_min_vllm is {minimum!r}, which is no version.", "Write it as 0.32.0.")
-    if installed is not None and installed >= wanted:
-        return []
-    return [
-        error(
-            "vllm-too-old",
-            f"The installed vLLM is {version}; the model needs {minimum} or newer.",
-            f"Install vLLM {minimum} or newer, or point serve_vllm_bin at one.",
-            installed=version,
-            minimum=minimum,
-        )
-    ]
-
-
-def bad_version(version: str, known: t.Sequence[t.Mapping[str, t.Any]]) -> list[Finding]:
-    """The profile's ``bad_vllm``: a warning, since a report of others is no proof for this node."""
-    installed = release(version)
-    return [
-        warning(
-            "vllm-known-bad",
-            f"vLLM {version} is known to fail with this model: {bad.get('why', 'no reason is given')}",
-            "Install another version into another serve_venv.",
-            installed=version,
-        )
-        for bad in known
-        if installed is not None and release(str(bad.get("version", ""))) == installed
-    ]
-
-
 def exposure(question: Question) -> list[Finding]:
     """A server that others can reach without a key; and what a key does not protect."""
     host = str(question.managed.get("host", ""))
@@ -194,24 +152,36 @@ def exposure(question: Question) -> list[Finding]:
     ]
 
 
-def model_files(flags: Flags, own: t.Container[str] = frozenset()) -> list[Finding]:
+def model_files(flags: Flags, own: t.Container[str] = frozenset(), version: str = "") -> list[Finding]:
     """Own code and own chat template of the snapshot, as far as it is there.
 
     ``own`` are the model types that the installed libraries have classes for: a config.json of one of them needs no
-    code, though it names some (MiniMax-M2.5 does).
+    code, though it names some (MiniMax-M2.5 does). A vLLM that runs it all the same is refused.
     """
     model = str(flags.get("model", ""))
     findings: list[Finding] = []
     config = _json(model, "config.json")
-    coded = ["config.json"] if config.get("auto_map") and config.get("model_type") not in own else []
-    coded += ["tokenizer_config.json"] if _json(model, "tokenizer_config.json").get("auto_map") else []
-    if coded and flags.get("trust-remote-code") is not True:
+    named = [name for name in ("config.json", "tokenizer_config.json") if _json(model, name).get("auto_map")]
+    coded = [name for name in named if name != "config.json" or config.get("model_type") not in own]
+    trusted = flags.get("trust-remote-code") is True
+    if coded and not trusted:
         findings.append(
             error(
                 "remote-code-refused",
                 f"{' and '.join(coded)} of {model} name Python code of the repository (auto_map), and"
                 " serve_trust_remote_code is false.",
                 "Read the code, pin the revision to a commit, and set serve_trust_remote_code to true.",
+            )
+        )
+    if named and not trusted and unguarded(version):
+        findings.append(
+            error(
+                "remote-code-unguarded",
+                f"{' and '.join(named)} of {model} name Python code of the repository (auto_map), and vLLM {version}"
+                " runs it though serve_trust_remote_code is false (CVE-2026-22807).",
+                "Use vLLM 0.14.0 or newer. Or read the code, pin the revision to a commit, and set"
+                " serve_trust_remote_code to true.",
+                version=version,
             )
         )
     if "chat-template" in flags and os.path.exists(os.path.join(model, "chat_template.jinja")):

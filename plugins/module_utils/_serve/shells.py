@@ -12,11 +12,12 @@ import typing as t
 from .._errors import ModelopsError
 from .._findings import as_dicts, has_errors
 from . import args, ports
-from .check import Gate, Question, release
+from .check import Gate, Question
 from .container_cli import ContainerCli
 from .podman import Podman, Sandbox
 from .release import Store
 from .systemd import Unit
+from .versions import release
 from .vllm_cli import Cli
 
 if t.TYPE_CHECKING:  # pragma: no cover

@@ -26,6 +26,8 @@ ROLES = {
     for path in ROOT.glob("roles/*/meta/argument_specs.yml")
     for name, option in yaml.safe_load(path.read_text())["argument_specs"]["main"]["options"].items()
 }
+# The answers that tasks/survey.yml takes.
+(SURVEY,) = re.findall(r"varnames', '(.+?)'", (ROOT / "playbooks/tasks/survey.yml").read_text())
 # What AWX knows: main/models/mixins.py and api/views, "survey_spec".
 TYPES = {"text", "textarea", "password", "integer", "float", "multiplechoice", "multiselect"}
 
@@ -59,19 +61,25 @@ def test_a_question_asks_for_a_variable_that_exists(template: str, question: dic
     """Blank answers for roles are dropped by tasks/survey.yml; the playbooks drop those for themselves."""
     variable = question["variable"]
     if variable.startswith("survey_"):
+        assert re.search(SURVEY, variable)
+        text = (ROOT / TEMPLATES[template]["playbook"]).read_text()
+        assert "tasks/profiles.yml" in text or "tasks/survey.yml" in text
+    if variable.startswith("survey_") and variable.removeprefix("survey_") in ROLES:
         option = ROLES[variable.removeprefix("survey_")]
         # A text may be a number that can be left out, as serve_max_model_len.
         plain = {"password"} if option.get("no_log") else {"text", "integer"}
         assert question["type"] in {"int": {"integer"}, "bool": {"multiplechoice"}}.get(option["type"], plain)
-        survey = yaml.safe_load((ROOT / "playbooks/tasks/survey.yml").read_text())[0]
-        (prefixes,) = re.findall(r"\^survey_\(([a-z|]+)\)_", survey["loop"])
-        assert variable.split("_")[1] in prefixes.split("|")
-        assert "profiles.yml" in (ROOT / TEMPLATES[template]["playbook"]).read_text()
         return
     files = [ROOT / TEMPLATES[template]["playbook"], *(ROOT / "playbooks" / "tasks").glob("*.yml")]
     text = "".join(f.read_text() for f in files)
-    bears_a_blank = rf"\b{variable} \| default\(.*, true\)"
+    bears_a_blank = rf"\b{variable.removeprefix('survey_')} \| default\(.*, true\)"
     assert re.search(bears_a_blank, re.sub(r"(?m)^\s*#.*$", "", text)), f"no playbook takes {variable}"
+
+
+def test_what_an_inventory_may_say_is_asked_for_with_the_prefix():
+    """A blank answer is an extra variable, and would win over the inventory."""
+    asked = {q["variable"] for _name, q in QUESTIONS}
+    assert not asked & {"hardware_profile", *ROLES}
 
 
 def test_the_choices_are_the_profiles():
@@ -80,7 +88,7 @@ def test_the_choices_are_the_profiles():
     served = [name for name, model in models.items() if "download_only" not in model]
     for name, template in TEMPLATES.items():
         for question in template["survey_spec"]["spec"]:
-            if question["variable"] == "hardware_profile":
+            if question["variable"] == "survey_hardware_profile":
                 assert question["choices"] == hardware
             if question["variable"] == "model_profile":
                 assert question["choices"] == (list(models) if name == "vLLM download" else served)

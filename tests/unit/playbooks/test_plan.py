@@ -68,6 +68,41 @@ def test_strings_blanks_and_nulls_of_a_survey():
     assert "59,497" in output
 
 
+@pytest.mark.parametrize("blank", ["", None])
+def test_a_blank_answer_leaves_the_hardware_to_the_inventory(tmp_path, blank):
+    inventory = tmp_path / "hosts.yml"
+    host = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable, "hardware_profile": "h200_x2"}
+    inventory.write_text(json.dumps({"all": {"hosts": {"localhost": host}}}), encoding="utf-8")
+    said = {"model_profile": "minimax_m2_5", "plan_layouts": "tp2"}
+    code, output = play("-i", str(inventory), **said, survey_hardware_profile=blank)
+    assert code == 0, output
+    assert "107.25" in output  # GiB of weights on each of the two
+    code, output = play("-i", str(inventory), **said, survey_hardware_profile="b200_x8")
+    assert "*  tp2        2     6" in output, output  # of eight
+
+
+def test_what_a_deployment_takes_is_said():
+    """The profiles prefer another layout than the one with the best estimate."""
+    code, output = play(model_profile="kimi_k2_5", hardware_profile="rtx_pro_6000_x8")
+    assert code == 0, output
+    assert "*  tp4-dp2-ep" in output
+    assert "serve_layout: auto takes tp8, the first valid one that the profiles prefer." in output
+
+
+@pytest.mark.parametrize(
+    ("version", "code", "said"),
+    [
+        ("0.19.0", 2, "ERROR vllm-too-old: vLLM 0.19.0 is too old: the model needs 0.19.1 or newer."),
+        ("0.22.0", 0, "WARNING vllm-known-bad: vLLM 0.22.0 is known to fail with this model: "),
+    ],
+)
+def test_the_version_is_judged_after_the_layouts(version, code, said):
+    done, output = play(model_profile="kimi_k2_5", hardware_profile="rtx_pro_6000_x8", plan_vllm_version=version)
+    assert done == code, output
+    assert said in output
+    assert "*  tp4-dp2-ep" in output
+
+
 def test_a_folder_that_no_profile_knows(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps({"num_attention_heads": 48, "num_experts": 8}), encoding="utf-8")
     code, output = play(plan_model_dir=str(tmp_path), hardware_profile="b200_x8")
@@ -106,11 +141,15 @@ def test_a_node_without_gpus_is_no_plan(live, tmp_path):
     [
         ({}, "There is no model or no GPU to plan for. Choose model_profile"),
         ({"model_profile": "minimax_m2_5"}, "There is no model or no GPU to plan for."),
+        (
+            {"model_profile": "glm_5_gguf", "hardware_profile": "rtx_pro_6000_x8"},
+            "glm_5_gguf is for playbooks/download.yml only. vLLM does not serve GGUF files",
+        ),
         ({"model_profile": "nothing"}, "model_profile=nothing is none of the profiles"),
         ({**PROFILES, "plan_layouts": ["tp8x"]}, "tp8x"),
         ({**PROFILES, "plan_objective": "fun"}, "value of objective must be one of"),
     ],
-    ids=["nothing", "no GPUs", "unknown profile", "layout", "objective"],
+    ids=["nothing", "no GPUs", "download only", "unknown profile", "layout", "objective"],
 )
 def test_what_is_missing_or_wrong_is_named(extra, named):
     code, output = play(**extra)

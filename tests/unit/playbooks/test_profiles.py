@@ -65,6 +65,7 @@ SOMETIMES = {
     "ignore_patterns": list,
     "bad_vllm": list,
     "max_model_len": int,
+    "layouts_by_link": dict,
     "download_only": str,
 }
 OF_HARDWARE = {"name": str, "accelerator": str, "gpus": dict, "serve_args": dict, "serve_env": dict}

@@ -10,6 +10,7 @@ from ansible.errors import AnsibleFilterError
 from ansible_collections.modelops.vllm.plugins.filter.env_file import env_file
 from ansible_collections.modelops.vllm.plugins.filter.findings_text import findings_text
 from ansible_collections.modelops.vllm.plugins.filter.unit_file import unit_file
+from ansible_collections.modelops.vllm.plugins.filter.version_findings import version_findings
 
 
 def test_a_unit_gets_command_environment_mounts_and_overrides() -> None:
@@ -61,3 +62,18 @@ def test_findings_are_lines_with_errors_first() -> None:
     error = {"id": "e", "severity": "error", "message": "E.", "remedy": ""}
     assert findings_text([warning, error]) == "ERROR e: E.\nWARNING w: W. Do w."
     assert findings_text([]) == ""
+
+
+@pytest.mark.parametrize(("version", "minimum", "bad"), [("", "0.20.2", []), (None, None, None), ("0.32.0", "", [])])
+def test_nothing_is_said_of_a_version_that_is_not_known_or_not_limited(version, minimum, bad) -> None:
+    assert version_findings(version, minimum, bad) == []
+
+
+def test_a_version_is_judged_by_its_profile() -> None:
+    found = version_findings("0.19.0", "0.20.2", [{"version": "0.19.0", "why": "It hangs."}])
+    assert [(f["id"], f["severity"]) for f in found] == [("vllm-too-old", "error"), ("vllm-known-bad", "warning")]
+
+
+def test_a_minimum_that_is_no_version_is_a_filter_error() -> None:
+    with pytest.raises(AnsibleFilterError, match=r"'new', which is no version\. Write it as 0\.32\.0"):
+        version_findings("0.19.0", "new", [])

@@ -50,6 +50,14 @@ def test_a_broken_node_does_not_pass(run_module, monkeypatch, mode):
     assert (result["passed"], status(result)["gpus"]) == (False, "error")
 
 
+def test_what_the_version_of_vllm_and_the_number_of_nodes_say_counts(run_module):
+    old = {"id": "vllm-too-old", "severity": "error", "message": "Too old.", "remedy": "", "numbers": {}}
+    result = run_module("preflight_info", {**CPU, "vllm_findings": [old], "expected_nodes": 2})
+    assert (result["passed"], status(result)["vllm"], status(result)["nodes"]) == (False, "error", "error")
+    result = run_module("preflight_info", {**CPU, "vllm_findings": []})
+    assert (result["passed"], status(result)["vllm"], status(result)["nodes"]) == (True, "ok", "skipped")
+
+
 @pytest.mark.case("B16")
 def test_b16_the_owner_of_a_port_stops_it(run_module):
     finding = {"id": "port-taken", "severity": "error", "message": "Taken by x (pid 7).", "remedy": "", "numbers": {}}

@@ -99,6 +99,18 @@ def test_what_needs_fp8_hardware_is_refused_without_it(dtype):
     assert "kv-cache-capability" not in errors(plan(MINIMAX, h100(4), ["tp4"], kv_cache_dtype=dtype))
 
 
+def test_an_fp8_kv_cache_that_the_checkpoint_asks_for_is_refused_as_well():
+    scheme = {"kv_cache_scheme": {"num_bits": 8, "type": "float"}}
+    config = {**MINIMAX, "quantization_config": {**MINIMAX["quantization_config"], **scheme}}
+    (found,) = (f for f in plan(config, A100, ["tp4"])["layouts"][0]["findings"] if f["id"] == "kv-cache-capability")
+    assert found["message"] == (
+        "kv_cache_dtype fp8 (the checkpoint asks for it) needs compute capability 8.9, this GPU has 8.0."
+    )
+    assert found["remedy"] == "Use bfloat16."
+    assert "kv-cache-capability" not in errors(plan(config, A100, ["tp4"], kv_cache_dtype="bfloat16"))
+    assert "kv-cache-capability" not in errors(plan(config, h100(4), ["tp4"]))
+
+
 def test_a13_is_a_warning_that_says_slower():
     (finding,) = (
         f for f in plan(MINIMAX, A100, ["tp4"])["layouts"][0]["findings"] if f["id"] == "quantization-not-native"

@@ -127,6 +127,17 @@ def test_no_valid_layout(chosen):
     assert entry == {}
 
 
+def test_many_invalid_layouts_tell_each_reason_of_the_one_that_comes_closest():
+    small, large = error("does-not-fit", "89 GiB."), error("does-not-fit", "554 GiB.")
+    layouts = [
+        {**layout("tp1", large, error("heads", "64 % 3.")), "weights_gib_per_gpu": 554.0},
+        {**layout("tp8", small), "weights_gib_per_gpu": 89.0},
+        layout("tp3", error("heads", "64 % 5.")),
+    ]
+    findings, _entry = judge_layouts({"layouts": layouts}, "")
+    assert [f.message for f in findings[1:]] == ["89 GiB.", "64 % 3."]
+
+
 def test_an_invalid_layout_is_ignored_with_its_reasons():
     result = judge(Question(), {"layout": judge_layouts(INFO, "")[0]}, ["layout-invalid"])
     assert row(result, "layout")["status"] == "ignored"
@@ -144,7 +155,8 @@ def written_ids():
     """The ids that the sources of the checks write down."""
     utils = ROOT / "plugins" / "module_utils"
     text = "\n".join(p.read_text() for p in [*(utils / "_preflight").glob("*.py"), utils / "_gpu" / "checks.py"])
-    text += (utils / "_gpu" / "collect.py").read_text() + (utils / "_serve" / "ports.py").read_text()
+    others = [utils / "_gpu" / "collect.py", utils / "_serve" / "ports.py", utils / "_serve" / "versions.py"]
+    text += "\n".join(path.read_text() for path in others)
     found = set(re.findall(r'(?:error|warning|info|make)\(\s*"([a-z0-9-]+)"', text))
     found |= set(re.findall(r'\("(limit-[a-z]+)", "', text))
     found |= {f"gpu-{s}" for s in STATUSES}

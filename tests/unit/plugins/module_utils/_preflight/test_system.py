@@ -107,6 +107,12 @@ def test_the_interface_that_carries_the_address_of_the_inventory(address, card):
     assert finding.numbers["suggested"]["GLOO_SOCKET_IFNAME"] == card
 
 
+@pytest.mark.parametrize(("expected", "given", "found"), [(1, 3, None), (2, 2, []), (2, 1, ["node-count"])])
+def test_hardware_of_two_nodes_serves_on_two_or_not_at_all(expected, given, found):
+    findings = system.nodes(Question(expected_nodes=expected, nodes=given))
+    assert (findings if findings is None else [f.id for f in findings]) == found
+
+
 def test_a_single_node_needs_no_name():
     assert system.host_name(Question(nodes=1)) is None
 

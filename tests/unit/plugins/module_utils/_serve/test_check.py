@@ -136,14 +136,6 @@ def test_without_vllm_the_args_are_rendered_and_the_gap_is_said(tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    ("installed", "minimum", "good"),
-    [("0.32.0+cpu", "0.32.0", True), ("0.9.2", "0.10.0", False), ("0.32.0", "", True), ("0.33.1rc1", "0.33", True)],
-)
-def test_versions_are_compared_as_numbers(installed: str, minimum: str, good: bool) -> None:
-    assert (check.old_version(installed, minimum) == []) is good
-
-
-@pytest.mark.parametrize(
     ("host", "key", "id_"),
     [
         ("127.0.0.1", False, None),
@@ -156,16 +148,6 @@ def test_versions_are_compared_as_numbers(installed: str, minimum: str, good: bo
 def test_an_address_that_others_reach_is_a_warning(host: str, key: bool, id_: str | None) -> None:
     found = [f.id for f in check.exposure(question(managed={"host": host}, protected=key))]
     assert found == ([] if id_ is None else [id_])
-
-
-@pytest.mark.parametrize(
-    ("version", "expected"),
-    [("0.22.0", ["vllm-known-bad"]), ("0.22.0+cu129", ["vllm-known-bad"]), ("0.22.1", []), ("", [])],
-)
-def test_a_version_that_is_known_to_fail_is_warned_of(version: str, expected: list[str]) -> None:
-    found = check.bad_version(version, [{"version": "0.22.0", "why": "It crashes."}, {"version": "0.9"}])
-    assert [f.id for f in found] == expected
-    assert all(f.severity == "warning" and "It crashes." in f.message for f in found)
 
 
 @pytest.mark.parametrize(
@@ -219,6 +201,24 @@ def test_code_that_the_installed_libraries_make_needless_is_no_error(tmp_path: P
     (tmp_path / "tokenizer_config.json").write_text(json.dumps({"auto_map": {"AutoTokenizer": "x.Y"}}))
     (finding,) = check.model_files(flags, {"minimax_m2"})
     assert finding.message.startswith("tokenizer_config.json of ")
+
+
+@pytest.mark.parametrize(
+    ("version", "found"),
+    [
+        ("0.10.0", []),
+        ("0.10.1", ["remote-code-unguarded"]),
+        ("0.13.0+cu129", ["remote-code-unguarded"]),
+        ("0.14.0", []),
+        ("", []),
+    ],
+)
+def test_a_vllm_that_runs_code_without_being_asked_is_refused(tmp_path: Path, version: str, found: list[str]) -> None:
+    config = {"model_type": "minimax_m2", "auto_map": {"AutoConfig": "x.Y"}}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    flags: dict[str, t.Any] = {"model": str(tmp_path)}
+    assert [f.id for f in check.model_files(flags, {"minimax_m2"}, version)] == found
+    assert check.model_files({**flags, "trust-remote-code": True}, {"minimax_m2"}, version) == []
 
 
 @pytest.mark.case("A25")
