@@ -46,19 +46,22 @@ options:
     required: true
     suboptions:
       instance:
-        description: Name of an instance. To stop and to go back, that of a service means all its instances.
+        description:
+          - Name of an instance. To stop, that of a service means all its instances.
+          - With O(state=rolled_back) the name of any instance of a service means the service - replicas go back together.
         type: str
         required: true
       release:
         description:
           - Id of a staged release. Needed with O(state=switched), but in check mode.
-          - With O(state=rolled_back) the release to go back to, by default what served before the last switch.
+          - With O(state=rolled_back) the release to go back to, by default what served before the last switch. What served
+            beside it comes back with it. A release of a replica is refused where nothing says what did.
         type: str
         default: ""
   state:
     description:
       - V(switched) has the releases serve.
-      - V(rolled_back) has serve what did so before the last switch of the instance.
+      - V(rolled_back) has serve what did so before the last switch of the service that the instance belongs to.
       - V(stopped) stops the instances, also while they load, and keeps them from starting at boot. Their releases stay.
     type: str
     choices: [switched, rolled_back, stopped]

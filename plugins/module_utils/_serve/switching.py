@@ -209,7 +209,8 @@ def _targets(p: t.Mapping[str, t.Any], store: Store) -> list[Release]:
         names = [name for i in p["instances"] for name in _service(store, i["instance"])]
         return [r for name in names if (r := store.linked(name, "current")) is not None]
     if p["state"] == "rolled_back":
-        return [r for i in p["instances"] for r in _earlier(store, i["instance"], i["release"])]
+        back = (r for i in p["instances"] for r in _earlier(store, i["instance"], i["release"]))
+        return list({r.instance: r for r in back}.values())  # two instances of a service mean the same
     return [store.get(i["instance"], i["release"]) for i in p["instances"]]
 
 
@@ -224,19 +225,57 @@ def _service(store: Store, name: str) -> list[str]:
 
 
 def _earlier(store: Store, name: str, id_: str) -> list[Release]:
-    """What a rollback of the service ``name`` goes back to: ``id_``, or what served before its last switch."""
+    """What a rollback of a service goes back to: ``id_`` and what served with it, or what did before the last switch.
+
+    ``name`` is that of the service or of one of its instances: these serve together, so they go back together.
+    """
+    current = store.linked(name, "current")
+    service = name if current is None else current.service
+    last = Journal(store.state_dir).recall(service)
     if id_:
-        return [store.get(name, id_)]
-    last = Journal(store.state_dir).recall(name)
+        return _named(store, service, id_, [last.before, last.targets] if last is not None else [])
     if last is not None:
         return [store.get(instance, release) for instance, release in last.before.items()]
-    previous = store.previous(name)
+    instances = _service(store, service)
+    if len(instances) > 1:
+        raise ModelopsError(
+            f"Nothing in {store.state_dir} says what the service {service} was before its last switch: it has the"
+            f" instances {', '.join(instances)}.",
+            "Nothing was touched. Deploy the model and the layout that shall serve.",
+        )
+    previous = store.previous(instances[0]) if instances else None
     if previous is None:
         raise ModelopsError(
             f"The instance {name} has no earlier release that has proven itself in {store.state_dir}.",
             "Deploy the model that shall serve, or name a release that was staged.",
         )
     return [previous]
+
+
+def _named(store: Store, service: str, id_: str, sets: t.Sequence[t.Mapping[str, str]]) -> list[Release]:
+    """The release ``id_`` of a service with what served beside it, if one of the ``sets`` {instance: id} holds it."""
+    for together in sets:
+        if id_ in together.values():
+            return [store.get(instance, release) for instance, release in together.items()]
+    instances = _service(store, service) or [service]
+    if len(instances) == 1:
+        return [store.get(instances[0], id_)]
+    release = next((r for instance in instances for r in store.releases(instance) if r.id == id_), None)
+    if release is not None and release.instance == service:
+        return [release]  # no replica: it served alone
+    known = "; ".join(f"{i}: {', '.join(r.id for r in store.releases(i))}" for i in instances)
+    if release is None:
+        raise ModelopsError(
+            f"The service {service} has no release {id_!r} in {store.state_dir}; there are: {known}.",
+            "Choose one of them, or deploy a new one.",
+        )
+    remembered = " or ".join(", ".join(f"{i} {r}" for i, r in together.items()) for together in sets if together)
+    raise ModelopsError(
+        f"Release {id_} is one of {release.instance} alone, and the service {service} has several instances: nothing"
+        f" says which releases of the others served with it. There are: {known}.",
+        (f"What is known to have served together: {remembered}. " if remembered else "")
+        + "Deploy the model and the layout that shall serve; nothing was touched.",
+    )
 
 
 def _predicted(p: t.Mapping[str, t.Any], store: Store, work: Switch) -> dict[str, t.Any]:

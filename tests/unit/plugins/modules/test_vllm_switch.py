@@ -197,6 +197,92 @@ def test_rollback_to_a_named_release(run_module: t.Any, store: Store, tmp_path: 
     assert call(run_module, store, ("main", a), state="rolled_back")["instances"][0]["release"] == a
 
 
+@pytest.fixture
+def replicas(run_module: t.Any, store: Store, tmp_path: Path) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+    """Two sets of releases of the same two replicas, of which the second serves: [(instance, release)]"""
+    names = ("main-r0", "main-r1")
+    old, new = ([(n, stage(store, tmp_path, n, f"{args}: 1\n", service="main")) for n in names] for args in "ab")
+    for together in (old, new):
+        assert call(run_module, store, *together)["ready"]
+    return old, new
+
+
+@pytest.mark.parametrize("instances", [["main-r0"], ["main-r1"], ["main"], ["main-r0", "main-r1"]])
+def test_replicas_go_back_together_whoever_is_named(
+    run_module: t.Any, store: Store, replicas: t.Any, instances: list[str]
+) -> None:
+    old, _new = replicas
+    result = call(run_module, store, *((name, "") for name in instances), state="rolled_back")
+    assert [(row["instance"], row["release"]) for row in result["instances"]] == old
+    assert (result["ready"], result["stopped"]) == (True, [])
+    assert FakeNode.states == {"vllm-main-r0.service": LIVE, "vllm-main-r1.service": LIVE}
+
+
+@pytest.mark.parametrize("instance", ["main", "main-r0", "main-r1"])
+@pytest.mark.parametrize("place", [0, 1])
+def test_a_named_release_of_a_replica_brings_back_what_served_with_it(
+    run_module: t.Any, store: Store, replicas: t.Any, instance: str, place: int
+) -> None:
+    old, _new = replicas
+    result = call(run_module, store, (instance, old[place][1]), state="rolled_back")
+    assert [(row["instance"], row["release"]) for row in result["instances"]] == old
+
+
+def test_a_named_release_of_a_replica_that_no_set_holds_is_refused(
+    run_module: t.Any, store: Store, tmp_path: Path, replicas: t.Any
+) -> None:
+    old, new = replicas
+    third = [(name, stage(store, tmp_path, name, "c: 1\n", service="main")) for name, _release in old]
+    assert call(run_module, store, *third)["ready"]
+    before = dict(FakeNode.states)
+    for instance in ("main", "main-r0"):
+        message = call(run_module, store, (instance, old[0][1]), state="rolled_back")["msg"]
+        ids = [", ".join(release for _name, release in rows) for rows in zip(old, new, third, strict=True)]
+        assert f"main-r0: {ids[0]}; main-r1: {ids[1]}." in message
+        assert f"served together: main-r0 {new[0][1]}, main-r1 {new[1][1]} or main-r0 {third[0][1]}, main-r1" in message
+    assert FakeNode.states == before
+
+
+def test_an_unknown_release_of_a_service_with_replicas_names_all_that_are_there(
+    run_module: t.Any, store: Store, replicas: t.Any
+) -> None:
+    old, new = replicas
+    message = call(run_module, store, ("main", "nope"), state="rolled_back")["msg"]
+    ids = [f"{name}: {first}, {second}" for (name, first), (_name, second) in zip(old, new, strict=True)]
+    assert f"The service main has no release 'nope' in {store.state_dir}; there are: {'; '.join(ids)}." in message
+
+
+def test_the_only_instance_of_before_can_be_named_among_replicas(
+    run_module: t.Any, store: Store, tmp_path: Path
+) -> None:
+    one = stage(store, tmp_path)
+    call(run_module, store, ("main", one))
+    for args in "ab":
+        call(run_module, store, *((n, stage(store, tmp_path, n, args, service="main")) for n in ("main-r0", "main-r1")))
+    result = call(run_module, store, ("main-r0", one), state="rolled_back")
+    assert [(row["instance"], row["release"]) for row in result["instances"]] == [("main", one)]
+    assert {unit for unit, state in FakeNode.states.items() if state == LIVE} == {"vllm-main.service"}
+
+
+def test_replicas_of_which_nothing_is_remembered_do_not_go_back_one_by_one(
+    run_module: t.Any, store: Store, replicas: t.Any
+) -> None:
+    Path(store.state_dir, "last-main.json").unlink()
+    message = call(run_module, store, ("main-r0", ""), state="rolled_back")["msg"]
+    assert "what the service main was before its last switch: it has the instances main-r0, main-r1." in message
+    assert FakeNode.states == {"vllm-main-r0.service": LIVE, "vllm-main-r1.service": LIVE}
+
+
+def test_rollback_without_any_memory_takes_the_release_proven_before(
+    run_module: t.Any, store: Store, tmp_path: Path
+) -> None:
+    a, b = stage(store, tmp_path), stage(store, tmp_path, args="b: 1\n")
+    call(run_module, store, ("main", a))
+    call(run_module, store, ("main", b))
+    Path(store.state_dir, "last-main.json").unlink()
+    assert call(run_module, store, ("main", ""), state="rolled_back")["instances"][0]["release"] == a
+
+
 def test_rollback_without_an_earlier_release_is_refused(run_module: t.Any, store: Store, tmp_path: Path) -> None:
     call(run_module, store, ("main", stage(store, tmp_path)))
     result = call(run_module, store, ("main", ""), state="rolled_back")
