@@ -48,14 +48,14 @@ options:
       instance:
         description:
           - Name of an instance. To stop, that of a service means all its instances.
-          - With O(state=rolled_back) the name of any instance of a service means the service - replicas go back together.
+          - With O(state=rolled_back) the name of any instance of a service means the service. Replicas go back together.
         type: str
         required: true
       release:
         description:
           - Id of a staged release. Needed with O(state=switched), but in check mode.
-          - With O(state=rolled_back) the release to go back to, by default what served before the last switch. What served
-            beside it comes back with it. A release of a replica is refused where nothing says what did.
+          - With O(state=rolled_back) the release to go back to, by default what served before the last switch. What
+            served beside it comes back with it. A release of a replica is refused where nothing says what did.
         type: str
         default: ""
   state:

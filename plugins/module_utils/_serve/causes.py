@@ -52,10 +52,12 @@ _HARMLESS: t.Final = re.compile(
     r"|Error during metrics cleanup|Failed to shut down"
 )
 
-# "(EngineCore pid=7) ERROR 11-30 03:10:24 [core.py:1510] text"; the process tag and the level may be missing.
-# "[rank0]:[E1130 03:10:24.123 ProcessGroupNCCL.cpp:632] text" is what C++ code of torch prints.
+# "(EngineCore pid=7) ERROR 11-30 03:10:24 [core.py:1510] text"; the process tag and the level may be missing. Tags of
+# vLLM since 0.10: (Worker_TP0_EP0 pid=7), (EngineCore_DP0 pid=7), (VllmWorker TP0 pid=7), (VllmWorker rank=0 pid=7).
+# "[rank0]: text" is a traceback that torch prints. Behind one space the text has its own indentation, which says what
+# the line is. "[rank0]:[E1130 03:10:24.123 ProcessGroupNCCL.cpp:632] text" is what C++ code of torch prints.
 _PREFIX = re.compile(
-    r"^(?P<tag>(?:\([\w-]+(?: pid=\d+)?\)\s*)*)"
+    r"^(?P<tag>(?:\([\w-]+(?:(?: [\w=-]+)* pid=\d+)?\) ?)*(?:\[rank\d+\]:(?: |$))?)"
     r"(?:(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL) \d\d-\d\d [\d:.]+ \[[^\]]*\] ?"
     r"|(?:\[rank\d+\]:)?\[(?P<letter>[IWEF])\d{4} [\d:.]+ [^\]]*\] )?"
 )

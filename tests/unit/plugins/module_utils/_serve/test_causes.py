@@ -68,6 +68,61 @@ def test_each_fatal_rule_knows_its_line(id_: str, line: str) -> None:
     assert found.id == id_
 
 
+TAGS = (
+    "(APIServer pid=3) ",
+    "(EngineCore_DP0 pid=3) ",
+    "(Worker_DP1_TP0_EP4 pid=3) ",
+    "(VllmWorker TP0 pid=3) ",
+    "(VllmWorker rank=0 pid=3) ",
+    "(EngineCore pid=3) (Worker_TP0 pid=7) ",
+    "[rank0]: ",
+    "(Worker_TP0 pid=3) [rank12]: ",
+)
+# What vLLM does not log, but prints: argparse, pydantic, tracebacks. Lines of torch's C++ code have their own tag.
+PRINTED = [(id_, line) for id_, line in FATAL_LINES if not re.match(r"\(|\[|ERROR \d|systemd:|time=", line)]
+ASSERTION = (
+    "Traceback (most recent call last):",
+    '  File "/opt/vllm/lib/vllm/model_executor/models/minimax_m2.py", line 162, in __init__',
+    "    assert self.total_num_kv_heads % tp_size == 0",
+    "           ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^",
+    "AssertionError",
+)
+
+
+@pytest.mark.parametrize("tag", TAGS)
+@pytest.mark.parametrize(("id_", "line"), PRINTED)
+def test_a_line_that_its_process_has_tagged_is_known_as_the_plain_one(id_: str, line: str, tag: str) -> None:
+    found, plain = causes.fatal([tag + line]), causes.fatal([line])
+    assert found == plain
+    assert found is not None
+    assert found.id == id_
+
+
+@pytest.mark.parametrize("log", LOGS)
+@pytest.mark.parametrize("tag", TAGS)
+def test_a_whole_log_with_other_tags_names_the_same_cause(load_fixture: Load, log: str, tag: str) -> None:
+    lines = load_fixture(f"vllm_logs/{log}.txt").splitlines()
+    bare = [re.sub(r"^(?:\(\w+ pid=\d+\) )?(?:(?:ERROR|CRITICAL) [\d-]+ [\d:]+ \[[^\]]*\] ?)?", "", x) for x in lines]
+    found, plain = causes.fatal(lines), causes.fatal([tag + line for line in bare])
+    assert found is not None
+    assert plain is not None
+    assert (plain.id, plain.line) == (found.id, found.line)
+
+
+@pytest.mark.parametrize("tag", TAGS)
+def test_a_bare_assertion_of_a_tagged_process_is_shown_with_its_source(tag: str) -> None:
+    found = causes.fatal([tag + line for line in ASSERTION])
+    assert found is not None
+    assert found.id == "kv-heads-not-divisible"
+    assert found.line == "AssertionError (minimax_m2.py:162: assert self.total_num_kv_heads % tp_size == 0)"
+
+
+@pytest.mark.parametrize("tag", TAGS)
+def test_a_tag_makes_no_error_of_a_line_that_is_none(tag: str) -> None:
+    quiet = ['    raise ValueError("must be divisible by")', "WARNING: CUDA out of memory", "", "loading (1 of 2)"]
+    assert causes.postmortem([tag + line for line in quiet]) is None
+
+
 @pytest.mark.parametrize(("id_", "line"), HINT_LINES)
 def test_hints_explain_an_end_and_never_cause_one(id_: str, line: str) -> None:
     assert causes.fatal([line]) is None
