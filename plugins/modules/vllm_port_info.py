@@ -62,7 +62,7 @@ valid:
   returned: always
   type: bool
 owners:
-  description: The processes that listen on the port, on whatever address.
+  description: The processes that listen there, on O(host) or on all addresses.
   returned: always
   type: list
   elements: dict

@@ -48,7 +48,7 @@ options:
       instance:
         description:
           - Name of an instance. To stop, that of a service means all its instances.
-          - With O(state=rolled_back) the name of any instance of a service means the service. Replicas go back together.
+          - With O(state=rolled_back) the name of any instance means its service. Replicas go back together.
         type: str
         required: true
       release:

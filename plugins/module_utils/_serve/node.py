@@ -224,7 +224,7 @@ class Node:
         host, port = str(release.record.get("host") or "127.0.0.1"), release.record.get("port")
         if not port:
             return []
-        holders = ports.owners(int(port), lambda: self._command([*_SS, f":{port}"])[1])
+        holders = ports.owners(host, int(port), lambda: self._command([*ports.SS, f":{port}"])[1])
         bind_errno = ports.bind_error(host, int(port))
         if bind_errno and not holders:
             # An instance that still loads has bound its port and does not listen yet.
@@ -278,6 +278,3 @@ class Node:
 
 class CancelledError(Exception):
     """Another instance of the same switch has failed: this one need not be waited for."""
-
-
-_SS: t.Final = ["ss", "-ltnH", "--cgroup", "sport", "="]

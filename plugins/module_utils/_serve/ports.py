@@ -8,14 +8,19 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import ipaddress
 import os
 import re
 import socket
+import sys
 import typing as t
 from dataclasses import dataclass
 
 from .._findings import Finding, error
 
+Address: t.TypeAlias = "ipaddress.IPv4Address | ipaddress.IPv6Address"
+# Asks for the listeners on a port, which is to be added as ":8000".
+SS: t.Final = ("ss", "-ltnHe", "--cgroup", "sport", "=")
 _LISTEN = "0A"  # TCP_LISTEN in /proc/net/tcp
 _UNIT = re.compile(r"/([^/\s]+\.service)(?:[/\s]|$)")
 
@@ -32,14 +37,35 @@ class Owner:
         return {"pid": self.pid, "process": self.process, "unit": self.unit}
 
 
-def listening_inodes(table: str, port: int) -> set[str]:
-    """Inodes of the sockets that listen on ``port``, from the text of /proc/net/tcp or tcp6."""
-    inodes = set()
+def listeners(table: str, port: int) -> list[tuple[Address, str]]:
+    """(local address, inode) of the sockets that listen on ``port``, from the text of /proc/net/tcp or tcp6."""
+    found = []
     for row in table.splitlines()[1:]:
         fields = row.split()
-        if len(fields) > 9 and fields[3] == _LISTEN and int(fields[1].rpartition(":")[2], 16) == port:
-            inodes.add(fields[9])
-    return inodes
+        if len(fields) > 9 and fields[3] == _LISTEN:
+            address, _colon, said = fields[1].rpartition(":")
+            if int(said, 16) == port:
+                found.append((_of_kernel(address), fields[9]))
+    return found
+
+
+def _of_kernel(text: str) -> Address:
+    """An address as /proc/net shows it: words of 32 bits, each in the byte order of the machine."""
+    words = (int(text[i : i + 8], 16) for i in range(0, len(text), 8))
+    return _plain(ipaddress.ip_address(b"".join(word.to_bytes(4, sys.byteorder) for word in words)))
+
+
+def _plain(address: Address) -> Address:
+    """The address of IPv4 that is meant by ::ffff:192.0.2.1; others as they are."""
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return address if mapped is None else mapped
+
+
+def overlap(one: Address, other: Address) -> bool:
+    """Whether two sockets on the same port cannot both have these addresses. ``::`` takes IPv4 as well."""
+    if one.version == other.version:
+        return one == other or one.is_unspecified or other.is_unspecified
+    return one.is_unspecified if one.version == 6 else other.is_unspecified
 
 
 def unit_of_cgroup(text: str) -> str:
@@ -48,22 +74,35 @@ def unit_of_cgroup(text: str) -> str:
     return units[0] if units else ""
 
 
-def owners(port: int, ask_ss: t.Callable[[], str], proc: str = "/proc") -> list[Owner]:
-    """The listeners on ``port``, whatever address they use.
+def owners(host: str, port: int, ask_ss: t.Callable[[], str], proc: str = "/proc") -> list[Owner]:
+    """The listeners on ``port`` that are in the way of one on ``host``: on the same address, or one of both on all.
 
-    In a container root may not see the files of other users' processes (no CAP_SYS_PTRACE). ``ask_ss`` then gives the
-    output of ``ss -ltnH --cgroup`` for the port, which tells the services.
+    ``ask_ss`` gives the output of :data:`SS` for the port. It tells which sockets on ``::`` leave IPv4 alone. It also
+    tells the services where root may not see the files of other users' processes (containers without CAP_SYS_PTRACE).
     """
-    inodes: set[str] = set()
-    for table in ("tcp", "tcp6"):
-        inodes |= listening_inodes(_read(f"{proc}/net/{table}"), port)
-    if not inodes:
+    wanted = _resolve(host, port)
+    rows = [row for table in ("tcp", "tcp6") for row in listeners(_read(f"{proc}/net/{table}"), port)]
+    held = {inode: address for address, inode in rows if wanted is None or overlap(_plain(wanted), address)}
+    if not held:
         return []
-    links = {f"socket:[{inode}]" for inode in inodes}
+    said: list[str] | None = None
+    if wanted is not None and wanted.version == 4 and any(address.version == 6 for address in held.values()):
+        said = ask_ss().splitlines()
+        held = {i: address for i, address in held.items() if not any("v6only:1" in row for row in _rows_of(said, i))}
+        if not held:
+            return []
+    links = {f"socket:[{inode}]" for inode in held}
     found = [owner for pid in _pids(proc) if (owner := _owner(proc, pid, links)) is not None]
     if found:
         return found
-    return [Owner(0, "", unit_of_cgroup(row)) for row in ask_ss().splitlines() if row.strip()] or [Owner(0, "", "")]
+    if said is None:
+        said = ask_ss().splitlines()
+    return [Owner(0, "", unit_of_cgroup(row)) for inode in held for row in _rows_of(said, inode)] or [Owner(0, "", "")]
+
+
+def _rows_of(said: t.Iterable[str], inode: str) -> list[str]:
+    """The rows of ss about one socket."""
+    return [row for row in said if f"ino:{inode}" in row.split()]
 
 
 def _pids(proc: str) -> list[str]:
@@ -91,17 +130,28 @@ def _read(path: str) -> str:
         return ""
 
 
+def _lookup(host: str, port: int) -> t.Any:
+    """The first row of getaddrinfo, which is what vLLM binds; None for a name that nobody knows."""
+    try:
+        return socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+    except OSError:
+        return None
+
+
+def _resolve(host: str, port: int) -> Address | None:
+    info = _lookup(host, port)
+    return None if info is None else ipaddress.ip_address(info[4][0].partition("%")[0])
+
+
 def bind_error(host: str, port: int) -> int:
     """0 when the address can be bound as vLLM would bind it, else the errno.
 
     A vLLM that still loads has bound its port without listening yet: only binding shows that.
     """
-    try:
-        family, kind, proto, _name, address = socket.getaddrinfo(
-            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-    except OSError:
+    info = _lookup(host, port)
+    if info is None:
         return errno.EADDRNOTAVAIL
+    family, kind, proto, _name, address = info
     with contextlib.closing(socket.socket(family, kind, proto)) as sock:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
