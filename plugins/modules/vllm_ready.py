@@ -84,7 +84,7 @@ options:
   tool_call:
     description:
       - Offer a tool to the model as part of the smoke test, and refuse an answer that is no parsed call of it with
-        readable arguments.
+        the city that was asked about.
       - It finds a tool call parser or a chat template of another model. Use it for models that call tools.
     type: bool
     default: false

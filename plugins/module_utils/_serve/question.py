@@ -34,6 +34,8 @@ REMEDIES: t.Final[t.Mapping[str, str]] = {
     "completion-failed": "The server is healthy and cannot serve: the journal of the unit has the traceback.",
     "smoke-nonsense": "The model does not talk sense: check the layout (EP with TP and DP), the quantization and the"
     " weights. A model that cannot answer a sum is accepted with smoke=false.",
+    "reasoning-swallows-answer": "Clients get no answer, since it counts as thinking: check reasoning-parser in"
+    " serve_args. Some take all of an answer without marks for thinking; a model that does not think needs none.",
     "chat-missing": "Tool calls and split reasoning need a chat: give the model its chat template (chat-template in"
     " serve_args), or leave tool_call and reasoning out.",
     "reasoning-not-split": "Set the reasoning parser of this model in serve_args (reasoning-parser; MiniMax-M2.x:"
@@ -41,7 +43,8 @@ REMEDIES: t.Final[t.Mapping[str, str]] = {
     "tool-call-missing": "Either the parser is not that of the model, or the chat template does not show the model its"
     " tools: check tool-call-parser and enable-auto-tool-choice in serve_args, and take chat-template out of them for a"
     " model that brings its own.",
-    "tool-call-invalid": "The parser reads the call wrongly: check tool-call-parser and chat-template in serve_args.",
+    "tool-call-invalid": "The parser reads the call wrongly, or the model does not talk sense: check tool-call-parser"
+    " and chat-template in serve_args, the layout and the weights.",
 }
 
 
@@ -129,9 +132,12 @@ class _Asking:
 
     def _complete(self) -> Answer | None:
         reply = self._post("/v1/completions", {"prompt": "Hello", "max_tokens": 1, "temperature": 0})
-        usage = reply.json().get("usage")
+        body = reply.json()
+        usage = body.get("usage")
         tokens = usage.get("completion_tokens") if isinstance(usage, dict) else None
-        answered = reply.status == _HTTP_OK and isinstance(tokens, int) and tokens > 0
+        # Its text may be empty: a token can be a mark that is not shown.
+        told = isinstance(tokens, int) and tokens > 0 and smoke.choice_of(body) is not None
+        answered = reply.status == _HTTP_OK and told
         return None if answered else _no_completion("/v1/completions", reply)
 
     # The smoke test

@@ -48,7 +48,16 @@ _TOOL_TAG: t.Final = re.compile(
     r"<(?:minimax:)?tool_calls?>|<\|tool_calls?(?:_section)?_begin\|>|<\uff5ctool\u2581calls?\u2581begin\uff5c>"
     r"|\[TOOL_CALLS\]|<function[=_]|<\|python_tag\|>"
 )
-_ANSWERED: t.Final = re.compile(r"5|\bfive\b", re.IGNORECASE)
+# What ends a thinking that stays in the content; the answer stands behind it.
+_THOUGHT_END: t.Final = re.compile(
+    r"</(?:mm:|seed:)?think>|</ifm\|think(?:_fast|_faster)?>|<\|END_THINKING\|>|<\|plamo:end_think:plamo\|>|\[/THINK\]"
+    r"|\u25c1/think\u25b7"
+)
+# The number by itself, no part of 15, 3.5 or a word. Letters are those of ASCII: Chinese has no spaces around it.
+_ANSWERED: t.Final = re.compile(r"(?<![0-9a-z])(?<![0-9][.,])5(?:\.0+)?(?![0-9a-z]|[.,][0-9])|\bfive\b", re.IGNORECASE)
+_CITY: t.Final = re.compile(r"\bparis\b", re.IGNORECASE)
+# "Paris (Paris, France)" is a city; more often is a loop.
+_CITY_TIMES: t.Final = 2
 # A text that was cut off before the answer is one about the question.
 _ASKED: t.Final = re.compile(r"\b(?:2|two)\s*(?:\+|and|plus)\s*(?:3|three)\b", re.IGNORECASE)
 _REPLACEMENT = "\ufffd"
@@ -80,6 +89,11 @@ class Said:
         # The bytes of the last character may be missing where the text was cut off.
         return text.rstrip(_REPLACEMENT) if self.cut_off else text
 
+    @property
+    def answer(self) -> str:
+        """What clients read as the answer: the content, without a thinking in front of it."""
+        return _THOUGHT_END.split(self.content)[-1]
+
 
 @dataclass(frozen=True)
 class Fault:
@@ -89,12 +103,17 @@ class Fault:
     text: str
 
 
+def choice_of(body: t.Mapping[str, t.Any]) -> t.Mapping[str, t.Any] | None:
+    """The first choice in a response body; None when there is none."""
+    choices = body.get("choices")
+    return choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], dict) else None
+
+
 def said(body: t.Mapping[str, t.Any]) -> Said:
     """The answer in a response body; an empty one where there is none."""
-    choices = body.get("choices")
-    if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
+    choice = choice_of(body)
+    if choice is None:
         return Said()
-    choice = choices[0]
     cut_off = choice.get("finish_reason") == "length"
     message = choice.get("message")
     if not isinstance(message, dict):
@@ -130,6 +149,9 @@ def judge(answer: Said, reasoning: Reasoning = "none") -> Fault | None:
         fault = f"the answer to {QUESTION!r} does not hold {ANSWER}"
     if fault:
         return Fault("smoke-nonsense", f"{fault}: {_excerpt(text)}")
+    if not answer.cut_off and not _ANSWERED.search(answer.answer):
+        told = f"the thinking holds {ANSWER}, and the answer behind it is {_excerpt(answer.answer)}"
+        return Fault("reasoning-swallows-answer", f"{told}: {_excerpt(text)}")
     return _judge_split(answer) if reasoning == "split" else None
 
 
@@ -155,7 +177,7 @@ def tool_tag(answer: Said) -> str:
 
 
 def judge_tool_call(answer: Said) -> Fault | None:
-    """What is wrong with an answer to ``TOOL_QUESTION``; None when it is a call of the tool with readable arguments."""
+    """What is wrong with an answer to ``TOOL_QUESTION``; None when it is a call of the tool for that city."""
     if not answer.tool_calls:
         tag = tool_tag(answer)
         unread = f"the parser did not read {tag!r} in the text" if tag else "the model answered with text"
@@ -169,10 +191,16 @@ def judge_tool_call(answer: Said) -> Fault | None:
         decoded = json.loads(arguments) if isinstance(arguments, str) else None
     except ValueError:
         decoded = None
-    if not isinstance(decoded, dict) or not isinstance(decoded.get("city"), str):
-        return Fault(
-            "tool-call-invalid", f"the arguments of the call are {_excerpt(str(arguments))}, no JSON with a city"
-        )
+    city = decoded.get("city") if isinstance(decoded, dict) else None
+    fault = ""
+    if not isinstance(city, str):
+        fault = "no JSON with a city"
+    elif _REPLACEMENT in str(decoded):
+        fault = "which hold replacement characters"
+    elif not 1 <= len(_CITY.findall(city)) <= _CITY_TIMES:
+        fault = "and the city is Paris"
+    if fault:
+        return Fault("tool-call-invalid", f"the arguments of the call are {_excerpt(str(arguments))}, {fault}")
     return None
 
 

@@ -209,6 +209,7 @@ def finding_ids(result: t.Mapping[str, t.Any]) -> list[str]:
         ("split", {"content": "5", "reasoning_content": "2 and 3"}, None, []),
         ("split", {"content": "<think>2 and 3</think>5"}, "reasoning-not-split", []),
         ("split", {"content": "5"}, "reasoning-not-split", []),
+        ("none", {"content": None, "reasoning": "It is 5."}, "reasoning-swallows-answer", []),
     ],
 )
 def test_the_thinking_stands_where_the_profile_wants_it(
@@ -312,6 +313,18 @@ def test_without_smoke_nothing_else_is_asked(run_module: Run, server: tuple[str,
 def test_without_smoke_one_token_is_enough(run_module: Run, server: tuple[str, Behaviour]) -> None:
     server[1].chat = (500, {})
     assert run_module("vllm_ready", {"url": server[0], "timeout": 5, "smoke": False})["ready"]
+
+
+@pytest.mark.parametrize(
+    ("choices", "answered"), [([{"text": "x"}], True), ([{"text": ""}], True), ([], False), (None, False)]
+)
+def test_without_smoke_an_answer_has_a_choice(
+    run_module: Run, server: tuple[str, Behaviour], choices: list[t.Any] | None, answered: bool
+) -> None:
+    server[1].completion = (200, {"choices": choices, "usage": {"completion_tokens": 1}})
+    result = ready(run_module, server, smoke=False)
+    assert result["ready"] is answered
+    assert (result["cause"] or {}).get("id") == (None if answered else "completion-failed")
 
 
 def test_an_unhealthy_server_is_waited_for_until_the_timeout(run_module: Run, server: tuple[str, Behaviour]) -> None:

@@ -32,6 +32,12 @@ def fault(answer: Said, reasoning: smoke.Reasoning = "none") -> str:
         "5\n----------",
         "\u7b54\u6848\u662f5\u3002",
         "One and one and one and one and one is 5.",
+        "2+3=5",
+        "5.0",
+        "The answer is $\\boxed{5}$",
+        "_5_",
+        "2, 3, 5",
+        "It is (5), not 15.",
     ],
 )
 def test_answers_with_sense(text: str) -> None:
@@ -51,6 +57,13 @@ def test_answers_with_sense(text: str) -> None:
         ("2+3=5 " + "\u662f\u7684\uff0c" * 30, "repeats"),
         ("I like trains", "does not hold 5"),
         ("fiveteen", "does not hold 5"),
+        ("The answer is 15.", "does not hold 5"),
+        ("52", "does not hold 5"),
+        ("3.14159 kk##", "does not hold 5"),
+        ("It is 3.5", "does not hold 5"),
+        ("It is 2,5.", "does not hold 5"),
+        ("It is 5.5", "does not hold 5"),
+        ("kk5## 5th", "does not hold 5"),
     ],
 )
 def test_answers_without(text: str, words: str) -> None:
@@ -107,6 +120,35 @@ def test_thinking_in_the_content_is_refused_only_where_it_must_be_split() -> Non
     assert fault(Said("5"), "split").startswith("reasoning-not-split: the answer has no reasoning of its own")
 
 
+@pytest.mark.parametrize("reasoning", ["none", "split", "append"])
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"content": "", "reasoning": "2 + 3 is 5."},
+        {"content": None, "reasoning_content": "2 + 3 is 5."},
+        {"content": " \n", "reasoning": "2 + 3 is 5."},
+        {"content": "So it is.", "reasoning": "2 + 3 is 5."},
+        {"content": "2 + 3 is 5.</think>\n"},
+        {"content": "<mm:think>2 + 3 is 5.</mm:think>"},
+    ],
+)
+def test_an_answer_that_counts_as_thinking_reaches_no_client(
+    message: dict[str, t.Any], reasoning: smoke.Reasoning
+) -> None:
+    choice = {"message": message, "finish_reason": "stop"}
+    assert fault(said({"choices": [choice]}), reasoning).startswith("reasoning-swallows-answer: the thinking holds 5, ")
+    assert "reasoning-swallows-answer" not in fault(
+        said({"choices": [{**choice, "finish_reason": "length"}]}), reasoning
+    )
+
+
+def test_thinking_before_the_answer_is_no_answer_and_no_harm() -> None:
+    assert fault(Said("<think>15? No.</think>\n\n5")) == ""
+    assert fault(Said("5", reasoning="15? No.")) == ""
+    assert Said("<think>a</think>b</think>c").answer == "c"
+    assert Said("no mark").answer == "no mark"
+
+
 @pytest.mark.parametrize(
     "tag",
     [
@@ -138,6 +180,7 @@ def call(arguments: t.Any = '{"city": "Paris"}', name: str = "get_weather") -> S
 def test_a_call_of_the_offered_tool() -> None:
     assert judge_tool_call(call()) is None
     assert judge_tool_call(call('{"city": "Paris, France", "unit": "C"}')) is None
+    assert judge_tool_call(call('{"city": "paris (Paris, FR)"}')) is None
 
 
 @pytest.mark.parametrize(
@@ -155,6 +198,12 @@ def test_a_call_of_the_offered_tool() -> None:
         (Said(tool_calls=("x",)), "tool-call-invalid", "None was called"),
         (call(name="other"), "tool-call-invalid", "the tool 'other' was called; get_weather was offered"),
         (call('{"city": Paris'), "tool-call-invalid", "are '{\"city\": Paris', no JSON with a city"),
+        (call('{"city": ""}'), "tool-call-invalid", 'are \'{"city": ""}\', and the city is Paris'),
+        (call('{"city": "London"}'), "tool-call-invalid", "and the city is Paris"),
+        (call('{"city": "Parisian"}'), "tool-call-invalid", "and the city is Paris"),
+        (call('{"city": "Paris Paris Paris Paris"}'), "tool-call-invalid", "and the city is Paris"),
+        (call('{"city": "Paris\ufffd"}'), "tool-call-invalid", "which hold replacement characters"),
+        (call('{"city": "Paris", "\\ufffd": 1}'), "tool-call-invalid", "which hold replacement characters"),
         (call('["Paris"]'), "tool-call-invalid", "no JSON with a city"),
         (call('{"town": "Paris"}'), "tool-call-invalid", "no JSON with a city"),
         (call({"city": "Paris"}), "tool-call-invalid", "no JSON with a city"),  # the API wants a string
