@@ -58,14 +58,13 @@ class Gpus:
             for index in sorted(wanted.keys() - seen.keys())
         ]
         for gpu in seen.values():
-            own = [p["used_memory_mib"] for p in gpu.processes if p["unit"] in ours]
             foreign = [p for p in gpu.processes if p["unit"] not in ours]
-            left = gpu.free + sum(mib or 0 for mib in own)
+            left, certain = _left(gpu, ours)
             numbers = {"index": gpu.index, "free_mib": left, "need_mib": gpu.need, "pids": [p["pid"] for p in foreign]}
+            short = certain and left < gpu.need
             if foreign:
-                findings.append(_beside(gpu, "; ".join(map(describe, foreign)), numbers))
-            # Of a process whose memory is that of the host nvidia-smi shows a part.
-            elif left < gpu.need and None not in own and not (own and gpu.unified):
+                findings.append(_beside(gpu, "; ".join(map(describe, foreign)), numbers, short=short))
+            elif short:
                 findings.append(
                     error(
                         "gpu-memory-hidden",
@@ -123,9 +122,24 @@ class Gpus:
         return seen, ""
 
 
-def _beside(gpu: Gpu, who: str, numbers: t.Mapping[str, t.Any]) -> Finding:
-    """What it means that processes are on the GPU which stay."""
-    if numbers["free_mib"] < gpu.need:
+def _left(gpu: Gpu, ours: t.Collection[str]) -> tuple[int, bool]:
+    """(MiB that will be free once the units ``ours`` are gone, whether that is certain)
+
+    Of processes on virtual and partial GPUs nvidia-smi may not tell the memory, and where it is that of the host it
+    tells a part. Then all may come back but what others are known to hold.
+    """
+    own = [p["used_memory_mib"] for p in gpu.processes if p["unit"] in ours]
+    foreign = [p["used_memory_mib"] for p in gpu.processes if p["unit"] not in ours]
+    if not own or (None not in own and not gpu.unified):
+        return gpu.free + sum(own), True
+    if foreign and None not in foreign:
+        return gpu.total - sum(foreign), True
+    return gpu.free + sum(mib or 0 for mib in own), False
+
+
+def _beside(gpu: Gpu, who: str, numbers: t.Mapping[str, t.Any], *, short: bool) -> Finding:
+    """What it means that processes are on the GPU which stay. ``short``: too little is left beside them."""
+    if short:
         return error(
             "gpu-taken",
             f"GPU {gpu.index} will have {numbers['free_mib']} MiB free of {gpu.need} MiB needed. It is used by {who}.",

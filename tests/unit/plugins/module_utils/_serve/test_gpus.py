@@ -162,6 +162,44 @@ def test_a_process_of_its_own_whose_memory_is_unknown_may_hold_all_that_is_missi
     assert gpus(smi).judge([release("0")], {UNIT}) == []
 
 
+@pytest.mark.parametrize(
+    ("foreign", "told", "expected", "free"),
+    [
+        (4, True, "gpu-shared", 99996),  # Xorg beside an instance that holds the GPU
+        (8000, True, "gpu-shared", 92000),
+        (8001, True, "gpu-taken", 91999),
+        (20000, True, "gpu-taken", 80000),
+        (4, False, "gpu-shared", 5000),  # nothing is known to be in the way
+    ],
+)
+def test_beside_a_process_of_its_own_whose_memory_is_unknown_the_foreign_ones_are_counted(
+    smi: Smi, foreign: int, told: bool, expected: str, free: int
+) -> None:
+    smi.process(10, 0, 0, UNIT)
+    smi.process(11, 0, foreign, "", "Xorg")
+    smi.hidden = [95000 - foreign, 0]
+    smi.unknown = {10} if told else {10, 11}
+    (finding,) = gpus(smi).judge([release("0")], {UNIT})
+    assert (finding.id, finding.numbers["free_mib"], finding.numbers["need_mib"]) == (expected, free, 92000)
+
+
+def test_an_unknown_process_of_others_alone_is_measured_by_what_is_free(smi: Smi) -> None:
+    smi.process(11, 0, 0, "", "python")
+    smi.unknown = {11}
+    smi.hidden = [95000, 0]
+    assert [f.id for f in gpus(smi).judge([release("0")], {UNIT})] == ["gpu-taken"]
+    smi.hidden = [4000, 0]
+    assert [f.id for f in gpus(smi).judge([release("0")], {UNIT})] == ["gpu-shared"]
+
+
+@pytest.mark.case("E01")
+def test_where_memory_is_that_of_the_host_a_small_foreign_process_is_no_obstacle(smi: Smi) -> None:
+    smi.unified = True
+    smi.process(10, 0, 1, UNIT)
+    smi.process(11, 0, 4, "", "Xorg")
+    assert [f.id for f in gpus(smi).judge([release("0", fraction=0.99)], {UNIT})] == ["gpu-shared"]
+
+
 def test_what_a_process_holds_of_the_memory_of_the_host_is_not_known(smi: Smi) -> None:
     smi.unified = True
     assert [f.id for f in gpus(smi).judge([release("0", fraction=1.0)], {UNIT})] == ["gpu-memory-hidden"]
