@@ -190,8 +190,8 @@ MEMORY_RULES: t.Final[tuple[Rule, ...]] = (
     ),
     rule(
         "gpu-out-of-memory",
-        r"CUDA out of memory|torch\.(cuda\.)?OutOfMemoryError|CUDA error: out of memory|CUBLAS_STATUS_ALLOC_FAILED"
-        r"|CUDNN_STATUS_ALLOC_FAILED",
+        r"CUDA out of memory|torch\.(cuda\.)?OutOfMemoryError|CUDA (driver )?error: out of memory"
+        r"|CUBLAS_STATUS_ALLOC_FAILED|CUDNN_STATUS_ALLOC_FAILED",
         "Lower serve_gpu_memory_utilization, serve_max_num_seqs or serve_max_model_len, or set enforce-eager.",
     ),
 )
@@ -230,6 +230,15 @@ MODEL_RULES: t.Final[tuple[Rule, ...]] = (
         r"|data did not match any variant of untagged enum",
         "The files of the tokenizer are missing, damaged or newer than the installed transformers: run the role"
         " modelops.vllm.weights again, or install the vLLM version that the model asks for.",
+    ),
+    # Python quotes with ' or, where the path has one, with "; safetensors always with ". A missing tool is a hint, and
+    # of the JSON files only those of a model count: those of caches and tuned kernels may be missing.
+    rule(
+        "model-file-missing",
+        r"FileNotFoundError: .*No such file or directory: ['\"][^\"]*(\.(safetensors|bin|model|jinja)"
+        r"|/([\w.-]*config|[\w.-]+\.index|tokenizer|vocab|added_tokens|special_tokens_map|params|tekken)\.json)['\"]"
+        r"|^(OSError|Exception): No such file or directory \(os error 2\)",
+        "A file of the model is missing: run the role modelops.vllm.weights again, and check the paths in serve_args.",
     ),
     rule(
         "remote-code-refused",

@@ -120,7 +120,7 @@ GPU_RULES: t.Final[tuple[Rule, ...]] = (
     ),
     rule(
         "cuda-error",
-        r"CUDA error: |CUBLAS_STATUS_|CUDNN_STATUS_",
+        r"CUDA (driver )?error: |CUBLAS_STATUS_|CUDNN_STATUS_",
         "A GPU operation failed: look for Xid lines in journalctl -k, and start once with CUDA_LAUNCH_BLOCKING=1 in"
         " serve_env to see which.",
     ),
@@ -165,7 +165,8 @@ HOST_RULES: t.Final[tuple[Rule, ...]] = (
     ),
     rule(
         "host-out-of-memory",
-        r"killed by the OOM killer|result 'oom-kill'|DefaultCPUAllocator: (can't allocate|not enough) memory",
+        r"killed by the OOM killer|result 'oom-kill'|DefaultCPUAllocator: (can't allocate|not enough) memory"
+        r"|unable to mmap .*Cannot allocate memory|\[Errno 12\]",
         "The node ran out of memory: free some, or lower what the host caches (cpu-offload-gb, swap, KV offload).",
     ),
     rule(

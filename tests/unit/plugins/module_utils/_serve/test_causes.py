@@ -269,6 +269,23 @@ def test_harmless_lines_name_none(line: str) -> None:
     assert causes.postmortem([line]) is None
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "(Worker_TP0 pid=9) WARNING 01-02 03:04:05 [x.py:1] Using default MoE config. Performance might be sub-optimal!"
+        " Config file not found at /opt/vllm/configs/E=256,N=192,device_name=NVIDIA.json",
+        "(APIServer pid=9) WARNING 01-02 03:04:05 [x.py:1] FileNotFoundError: [Errno 2] No such file or directory:"
+        " '/m/generation_config.json'",
+        "(APIServer pid=9) INFO 01-02 03:04:05 [x.py:1] No such file or directory: '/m/chat_template.jinja'",
+        "FileNotFoundError: [Errno 2] No such file or directory: '/srv/cache/triton/ABC/__grp__fused_moe_kernel.json'",
+        "FileNotFoundError: [Errno 2] No such file or directory: '/opt/tuned/E=256,N=192,device_name=NVIDIA.json'",
+        "FileNotFoundError: [Errno 2] No such file or directory: 'numactl'",
+    ],
+)
+def test_a_file_that_may_be_missing_ends_no_wait(line: str) -> None:
+    assert causes.fatal([line]) is None
+
+
 def test_every_rule_has_a_remedy_and_an_id_of_its_own() -> None:
     ids = [rule.id for rule in causes.RULES]
     assert len(set(ids)) == len(ids)
