@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import re
 import typing as t
+from dataclasses import dataclass
 
 from .._errors import ModelopsError
 from .args import Flags, Value
@@ -141,8 +142,41 @@ _KEPT: t.Final[t.Mapping[str, str]] = {
     "Environment": "set serve_env",
     "Restart": "vLLM exits with status 0 when its engine dies, so only 'always' brings it back",
     "TimeoutStopSec": "set serve_stop_timeout",
+    "TimeoutSec": "it is TimeoutStopSec as well: set serve_stop_timeout, and TimeoutStartSec for the start",
 }
 _KILL_MODES: t.Final = ("control-group", "mixed")
+_YES: t.Final = frozenset({"1", "yes", "y", "true", "t", "on"})
+_NO: t.Final = frozenset({"0", "no", "n", "false", "f", "off"})
+_NEVER: t.Final = frozenset({"0", "infinity"})
+_NEEDED_VARIABLES: t.Final = ("VLLM_API_KEY", "CUDA_VISIBLE_DEVICES")
+
+
+@dataclass(frozen=True)
+class _Harm:
+    """What some values of a directive break: ``of`` gets the words of the value, in small letters."""
+
+    of: t.Callable[[frozenset[str]], bool]
+    why: str
+
+
+# Directives that are left alone as long as their values harm nothing.
+_HARMFUL: t.Final[t.Mapping[str, _Harm]] = {
+    "SendSIGKILL": _Harm(lambda words: bool(words & _NO), "workers that outlive their server would keep the GPUs"),
+    "RemainAfterExit": _Harm(
+        lambda words: bool(words & _YES), "a vLLM that has ended would count as running, and nothing would restart it"
+    ),
+    "PrivateDevices": _Harm(lambda words: bool(words & _YES), "vLLM needs the devices of the GPUs"),
+    "WatchdogSec": _Harm(lambda words: not words <= _NEVER, "vLLM tells systemd no sign of life, and would be killed"),
+    "RuntimeMaxSec": _Harm(lambda words: not words <= _NEVER, "vLLM would be ended while it serves"),
+    "RestartPreventExitStatus": _Harm(
+        lambda words: any(word == "success" or (word.isdigit() and int(word) == 0) for word in words),
+        "vLLM exits with status 0 when its engine dies, and has to be restarted then",
+    ),
+    "UnsetEnvironment": _Harm(
+        lambda words: any(word.strip("'\"").partition("=")[0].upper() in _NEEDED_VARIABLES for word in words),
+        "without these variables it would serve without its key, or on GPUs of others",
+    ),
+}
 
 
 def unit_with_overrides(
@@ -164,5 +198,14 @@ def unit_with_overrides(
                     f"serve_unit_overrides sets KillMode={value}, which leaves orphaned workers with the GPUs' memory.",
                     f"Use {' or '.join(_KILL_MODES)}.",
                 )
+            harm = _HARMFUL.get(key) if section == "Service" else None
+            if harm is not None and harm.of(_words(value)):
+                raise ModelopsError(f"serve_unit_overrides must not set {key}={value}: {harm.why}.", "Leave it out.")
             merged[section][key] = value
     return merged
+
+
+def _words(value: t.Any) -> frozenset[str]:
+    """The words of a directive in small letters: of a text, a number, a truth value, or a list of them; none of null."""
+    values = value if isinstance(value, list) else [] if value is None else [value]
+    return frozenset(word for v in values for word in str(v).lower().split())

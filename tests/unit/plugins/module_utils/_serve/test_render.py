@@ -124,6 +124,48 @@ def test_an_override_that_would_strand_the_node_is_refused(overrides: dict[str, 
         render.unit_with_overrides(SECTIONS, overrides)
 
 
+@pytest.mark.parametrize(
+    ("key", "value", "why"),
+    [
+        ("TimeoutSec", 3, "TimeoutStopSec as well"),
+        ("SendSIGKILL", False, "keep the GPUs"),
+        ("SendSIGKILL", "no", "keep the GPUs"),
+        ("RemainAfterExit", True, "nothing would restart it"),
+        ("RemainAfterExit", "Yes", "nothing would restart it"),
+        ("PrivateDevices", "on", "devices of the GPUs"),
+        ("WatchdogSec", 30, "no sign of life"),
+        ("RuntimeMaxSec", "1d", "while it serves"),
+        ("RestartPreventExitStatus", 0, "status 0 when its engine dies"),
+        ("RestartPreventExitStatus", "2 0", "status 0 when its engine dies"),
+        ("RestartPreventExitStatus", [2, "SUCCESS"], "status 0 when its engine dies"),
+        ("UnsetEnvironment", "LD_PRELOAD VLLM_API_KEY", "without its key"),
+        ("UnsetEnvironment", ["'VLLM_API_KEY=x'"], "without its key"),
+        ("UnsetEnvironment", "CUDA_VISIBLE_DEVICES", "GPUs of others"),
+    ],
+)
+def test_an_override_that_gets_around_what_is_kept_is_refused_with_the_reason(key: str, value: t.Any, why: str) -> None:
+    with pytest.raises(ModelopsError, match=rf"serve_unit_overrides must not (set|change) {key}.*{why}"):
+        render.unit_with_overrides(SECTIONS, {"Service": {key: value}})
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("SendSIGKILL", True),
+        ("RemainAfterExit", "no"),
+        ("PrivateDevices", False),
+        ("WatchdogSec", 0),
+        ("RuntimeMaxSec", "infinity"),
+        ("RestartPreventExitStatus", "2 10"),
+        ("RestartPreventExitStatus", None),
+        ("UnsetEnvironment", "LD_PRELOAD"),
+        ("TimeoutStartSec", 120),
+    ],
+)
+def test_the_same_directives_with_other_values_are_taken(key: str, value: t.Any) -> None:
+    assert render.unit_with_overrides(SECTIONS, {"Service": {key: value}})["Service"][key] == value
+
+
 def test_other_overrides_win_and_leave_the_input_alone() -> None:
     merged = render.unit_with_overrides(SECTIONS, {"Service": {"KillMode": "mixed", "Nice": 5}, "Unit": {"After": "x"}})
     assert merged["Service"] == {"Type": "exec", "KillMode": "mixed", "TimeoutStopSec": 120, "Nice": 5}
