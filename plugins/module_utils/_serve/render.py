@@ -206,6 +206,6 @@ def unit_with_overrides(
 
 
 def _words(value: t.Any) -> frozenset[str]:
-    """The words of a directive in small letters: of a text, a number, a truth value, or a list of them; none of null."""
+    """The words of a directive in small letters: of a text, a number, a truth value, or a list; none of null."""
     values = value if isinstance(value, list) else [] if value is None else [value]
     return frozenset(word for v in values for word in str(v).lower().split())

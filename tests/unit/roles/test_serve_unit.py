@@ -100,3 +100,14 @@ def test_more_patience_restarts_nothing(variables: dict[str, t.Any]) -> None:
     ]
     assert "ready_timeout" not in str(released)
     assert variables["__serve_managed_env"]["VLLM_ENGINE_READY_TIMEOUT_S"] == "86400"
+
+
+def test_an_installed_vllm_is_compared_with_what_was_asked_for_and_what_it_came_from() -> None:
+    engine, install = (yaml.safe_load((ROLE / f"tasks/{name}.yml").read_text()) for name in ("engine_venv", "install"))
+    read = next(task["ansible.builtin.slurp"]["path"] for task in engine if "ansible.builtin.slurp" in task)
+    (written,) = (task["ansible.builtin.copy"] for task in install if "ansible.builtin.copy" in task)
+    assert (written["dest"], written["mode"]) == (read, "0600")
+    assert written["content"] == "{{ serve_vllm_requirement }}\n"
+    checks = next(task for task in engine if "conflict" in task.get("vars", {}))
+    assert checks["ansible.builtin.assert"]["that"] == "conflict | length == 0"
+    assert "requirement_conflict(serve_vllm.version, source)" in checks["vars"]["conflict"]
