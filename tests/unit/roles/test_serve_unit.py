@@ -5,9 +5,11 @@
 
 from __future__ import annotations
 
+import re
 import typing as t
 from pathlib import Path
 
+import jinja2
 import pytest
 import yaml
 
@@ -111,3 +113,26 @@ def test_an_installed_vllm_is_compared_with_what_was_asked_for_and_what_it_came_
     checks = next(task for task in engine if "conflict" in task.get("vars", {}))
     assert checks["ansible.builtin.assert"]["that"] == "conflict | length == 0"
     assert "requirement_conflict(serve_vllm.version, source)" in checks["vars"]["conflict"]
+
+
+@pytest.mark.parametrize(
+    ("engine", "path", "taken"),
+    [
+        ("venv", "/opt/vllm-0.33.0+cu129/bin/vllm", True),
+        ("venv", "/opt/my vllm/bin/vllm", False),
+        ("venv", "/opt/100%/bin/vllm", False),
+        ("venv", "/opt/$x/bin/vllm", False),
+        ("venv", '/opt/"x"/bin/vllm', False),
+        ("venv", "/opt/a\\b/bin/vllm", False),
+        ("venv", "vllm", False),
+        ("podman", "vllm", True),
+    ],
+)
+def test_the_path_of_vllm_is_one_that_a_unit_can_name_and_a_switch_can_find(
+    engine: str, path: str, taken: bool
+) -> None:
+    checks = yaml.safe_load((ROLE / "tasks/preflight.yml").read_text())[0]["ansible.builtin.assert"]["that"]
+    (check,) = (check for check in checks if "serve_vllm_bin" in check)
+    jinja = jinja2.Environment()
+    jinja.tests["match"] = lambda text, pattern: re.match(pattern, text) is not None
+    assert jinja.compile_expression(check)(serve_engine=engine, serve_vllm_bin=path) is taken
