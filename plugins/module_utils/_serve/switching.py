@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import tempfile
@@ -119,7 +120,9 @@ def _diff(current: Release | None, contents: t.Mapping[str, str]) -> list[dict[s
     for name, text in sorted(contents.items()):
         before = ""
         if current is not None and any(f["name"] == name for f in current.files):
-            before = current.read(name)
+            # A damaged release must not keep its repair from being staged.
+            with contextlib.suppress(OSError, UnicodeDecodeError):
+                before = current.read(name)
         if before == text:
             continue
         shown = _masked(before, text) if name == "secrets.env" else (before, text)

@@ -84,6 +84,23 @@ def test_the_diff_shows_args_and_unit_and_of_secrets_the_names(run_module: t.Any
         assert secret not in json.dumps(result)
 
 
+@pytest.mark.parametrize("content", [None, b"\xff\xfe"])
+def test_the_repair_of_a_damaged_release_is_staged(
+    run_module: t.Any, params: dict[str, t.Any], content: bytes | None
+) -> None:
+    staged = run_module("vllm_release", params)
+    store = Store(params["state_dir"])
+    store.point(store.get("main", staged["release"]), "current")
+    damaged = Path(staged["path"], "args.yaml")
+    damaged.unlink()
+    if content is not None:
+        damaged.write_bytes(content)
+    result = run_module("vllm_release", {**params, "args_text": "model: /m\nport: 9000\n"}, diff=True)
+    assert (result["changed"], result["current"]) == (True, staged["release"])
+    rows = {row["after_header"]: (row["before"], row["after"]) for row in result["diff"]}
+    assert rows == {"args.yaml": ("", "model: /m\nport: 9000\n")}
+
+
 def test_a_unit_that_systemd_refuses_is_not_staged(run_module: t.Any, params: dict[str, t.Any]) -> None:
     result = run_module("vllm_release", {**params, "unit_text": "[Unit]\nMisspelt=1\n"})
     assert result["failed"]
