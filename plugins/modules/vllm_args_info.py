@@ -144,6 +144,7 @@ options:
   env:
     description:
       - Environment of the instance without secrets, to warn of variables that this vLLM does not know.
+      - C(VLLM_SERVER_DEV_MODE) is an error, since it opens routes that stop the server.
     type: dict
     default: {}
   protected:

@@ -72,6 +72,10 @@ NOT_BUILT: t.Final[t.Mapping[str, str]] = {
     "decode-context-parallel-size": "Choose TP, PP, DP and EP with serve_layout.",
     "distributed-executor-backend": "vLLM's default, mp, is the one that the role can supervise.",
 }
+# Flags of which one value alone is built, vLLM's default.
+ONLY_BUILT: t.Final[t.Mapping[str, str]] = {
+    "data-parallel-backend": "mp",
+}
 
 _NAME = re.compile(r"[a-z][a-z0-9-]*")
 # What a double-quoted YAML scalar folds or refuses, and what a log or a shell would act on.
@@ -111,7 +115,7 @@ def merge(managed: Flags, profile: t.Mapping[str, t.Any], user: t.Mapping[str, t
     merged: Flags = dict(managed)
     for layer, flags in (("the profile", _expand(profile, findings)), ("serve_args", _expand(user, findings))):
         for name, value in flags.items():
-            refusal = _refusal(name, layer)
+            refusal = _refusal(name, value, layer)
             if refusal is not None:
                 findings.append(refusal)
             elif name in TUNABLE and name in managed:
@@ -159,7 +163,7 @@ def _expand(flags: t.Mapping[str, t.Any], findings: list[Finding]) -> dict[str, 
     return expanded
 
 
-def _refusal(name: str, layer: str) -> Finding | None:
+def _refusal(name: str, value: t.Any, layer: str) -> Finding | None:
     if name in FIXED:
         return error(
             "flag-managed",
@@ -176,6 +180,12 @@ def _refusal(name: str, layer: str) -> Finding | None:
         )
     if name in NOT_BUILT:
         return error("flag-not-built", f"{name} is not built in this version of modelops.vllm.", NOT_BUILT[name])
+    if value is not None and value != ONLY_BUILT.get(name, value):
+        return error(
+            "flag-not-built",
+            f"{name} {value!r} is not built in this version of modelops.vllm.",
+            f"Leave it out: vLLM's default, {ONLY_BUILT[name]}, is the one that the role can supervise.",
+        )
     return None
 
 

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import contextlib
+import ipaddress
 import json
 import os
 import re
@@ -22,7 +23,7 @@ from .versions import bad_version, old_version, unguarded
 from .vllm_cli import Cli
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")
-_LOOPBACK: t.Final = ("127.", "::1", "localhost")
+_DEV_MODE: t.Final = "VLLM_SERVER_DEV_MODE"
 
 
 @dataclass(frozen=True)
@@ -73,6 +74,7 @@ class Gate:
         merged, findings = merge(question.managed, question.profile, question.user)
         own = self.cli.model_types() if self.cli else frozenset()
         findings += old_version(self.version, question.min_version) + exposure(question)
+        findings += dev_mode(question.env)
         findings += model_files(merged, own, self.version) + speculation(merged)
         findings += bad_version(self.version, question.bad_versions)
         findings += unpinned_code(merged, question.commit) + short_stop(merged, question.stop_timeout)
@@ -127,10 +129,33 @@ class Gate:
         return Verdict(merged, render.args_yaml(final) if valid else "", as_dicts(findings), valid, stamp, asked)
 
 
+def dev_mode(env: t.Mapping[str, t.Any]) -> list[Finding]:
+    """Routes of vLLM's developers, by which anyone can put the server to sleep or read its settings."""
+    value = str(env.get(_DEV_MODE, "0"))
+    if value == "0":
+        return []
+    return [
+        error(
+            "dev-mode",
+            f"{_DEV_MODE} is {value!r}, which opens /sleep, /pause, /server_info and others to all who reach it.",
+            f"Take {_DEV_MODE} out of serve_env: it is not for production.",
+        )
+    ]
+
+
+def _loopback(host: str) -> bool:
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False  # another name, which can resolve to anything
+
+
 def exposure(question: Question) -> list[Finding]:
     """A server that others can reach without a key; and what a key does not protect."""
     host = str(question.managed.get("host", ""))
-    if host.startswith(_LOOPBACK):
+    if _loopback(host):
         return []
     if question.protected:
         return [

@@ -148,7 +148,8 @@ def absent(hosts: t.Sequence[str], present: t.Collection[str]) -> list[Finding]:
 def plan(members: t.Sequence[Node], layout: Layout, ports: Ports, flags: t.Mapping[str, t.Any]) -> Cluster:
     """The flags of ``layout`` on these nodes, rank 0 first.
 
-    ``flags`` are those that profile and user give, by their long names: a backend of another kind is refused.
+    ``flags`` are those that profile and user give, by their long names, with or without dashes in front: a backend of
+    another kind is refused.
     """
     findings = [
         *_judge_members(members),
@@ -331,8 +332,9 @@ def _judge_layout(layout: Layout, nodes: int) -> t.Iterator[Finding]:
 
 
 def _judge_ray(flags: t.Mapping[str, t.Any]) -> t.Iterator[Finding]:
+    given = {str(name).lstrip("-").replace("_", "-"): value for name, value in flags.items()}
     for name in _BACKENDS:
-        value = flags.get(name, flags.get(name.replace("-", "_")))
+        value = given.get(name)
         if value is not None and str(value) != "mp":
             reason = f": {_RAY_REASON}" if str(value) == "ray" else ""
             yield error(

@@ -136,3 +136,22 @@ def test_the_path_of_vllm_is_one_that_a_unit_can_name_and_a_switch_can_find(
     jinja = jinja2.Environment()
     jinja.tests["match"] = lambda text, pattern: re.match(pattern, text) is not None
     assert jinja.compile_expression(check)(serve_engine=engine, serve_vllm_bin=path) is taken
+
+
+@pytest.mark.case("B14")
+@pytest.mark.parametrize(
+    ("key", "secrets", "protected"),
+    [("", {}, False), ("k", {}, True), ("", {"VLLM_API_KEY": "k"}, True), ("", {"HF_TOKEN": "x"}, False)],
+)
+def test_a_key_protects_wherever_it_is_given(
+    variables: dict[str, t.Any], key: str, secrets: dict[str, str], protected: bool
+) -> None:
+    gate = yaml.safe_load((ROLE / "tasks/gate.yml").read_text())[0]["modelops.vllm.vllm_args_info"]
+    jinja = jinja2.Environment()
+    jinja.filters["combine"] = lambda one, other: {**one, **other}
+
+    def value(template: str, **names: t.Any) -> t.Any:
+        return jinja.compile_expression(template.strip("{} "), undefined_to_none=False)(**names)
+
+    both = value(variables["__serve_secrets"], serve_secret_env=secrets, serve_api_key=key)
+    assert value(gate["protected"], __serve_secrets=both) is protected

@@ -75,6 +75,17 @@ def test_a_flag_that_the_role_cannot_prove_is_refused(name: str) -> None:
     assert ids(merge({}, {name: True}, {})[1]) == ["flag-not-built"]
 
 
+@pytest.mark.case("D04")
+@pytest.mark.parametrize("name", ["data-parallel-backend", "--data_parallel_backend"])
+def test_a_backend_is_refused_unless_it_is_the_one_that_is_built(name: str) -> None:
+    for layers in (({name: "ray"}, {}), ({}, {name: "ray"})):
+        flags, findings = merge({}, *layers)
+        assert (flags, ids(findings)) == ({}, ["flag-not-built"])
+        assert "data-parallel-backend 'ray'" in findings[0].message
+    assert merge({}, {}, {name: "mp"}) == ({"data-parallel-backend": "mp"}, [])
+    assert merge({}, {name: "mp"}, {name: None}) == ({}, [])
+
+
 @pytest.mark.parametrize("name", ["--max_num_batched_tokens", "max_num_batched_tokens", "--max-num-batched-tokens"])
 def test_names_are_read_with_dashes_and_underscores(name: str) -> None:
     assert merge({}, {}, {name: 5}) == ({"max-num-batched-tokens": 5}, [])

@@ -135,12 +135,27 @@ def test_without_vllm_the_args_are_rendered_and_the_gap_is_said(tmp_path: Path) 
     assert "no-enforce-eager: true" in verdict.content
 
 
+@pytest.mark.parametrize(("value", "refused"), [("1", True), (1, True), ("0", False), (0, False), (None, False)])
+def test_the_routes_of_developers_are_refused(
+    cli: t.Callable[..., FakeCli], tmp_path: Path, value: t.Any, refused: bool
+) -> None:
+    verdict = judge(cli(), tmp_path, env={} if value is None else {"VLLM_SERVER_DEV_MODE": value})
+    assert ids(verdict) == (["dev-mode"] if refused else [])
+    assert verdict.valid is not refused
+
+
 @pytest.mark.parametrize(
     ("host", "key", "id_"),
     [
         ("127.0.0.1", False, None),
         ("::1", False, None),
+        ("localhost", False, None),
+        ("127.0.0.53", False, None),
         ("0.0.0.0", False, "open-server"),
+        ("::", False, "open-server"),
+        ("::1234", False, "open-server"),
+        ("127.evil.example.com", False, "open-server"),
+        ("localhost.example.com", False, "open-server"),
         ("10.0.0.5", True, "open-endpoints"),
     ],
 )

@@ -168,7 +168,15 @@ def test_everything_that_is_wrong_is_said_at_once() -> None:
 
 
 @pytest.mark.case("D04")
-@pytest.mark.parametrize("name", ["distributed-executor-backend", "data_parallel_backend"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "distributed-executor-backend",
+        "data_parallel_backend",
+        "--data-parallel-backend",
+        "--distributed_executor_backend",
+    ],
+)
 def test_ray_is_refused_with_the_reason(name: str) -> None:
     found = plan(nodes(2), layout(tp=16), Ports(), {name: "ray"})
     assert [f.id for f in found.findings if f.severity == "error"] == ["backend-not-mp"]
