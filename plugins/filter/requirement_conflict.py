@@ -7,10 +7,17 @@ from __future__ import annotations
 import typing as t
 from urllib.parse import unquote, urlsplit
 
-from packaging.requirements import InvalidRequirement, Requirement
-from packaging.specifiers import SpecifierSet
-from packaging.utils import InvalidWheelFilename, parse_wheel_filename
-from packaging.version import InvalidVersion, Version
+from ansible.errors import AnsibleFilterError
+
+try:
+    from packaging.requirements import InvalidRequirement, Requirement
+    from packaging.specifiers import SpecifierSet
+    from packaging.utils import InvalidWheelFilename, parse_wheel_filename
+    from packaging.version import InvalidVersion, Version
+except ImportError:  # ansible-core requires it, yet the import check of ansible-test goes without
+    HAS_PACKAGING = False
+else:
+    HAS_PACKAGING = True
 
 DOCUMENTATION = r"""
 name: requirement_conflict
@@ -53,7 +60,9 @@ _value:
 
 
 def requirement_conflict(requirement: str, version: str, installed_from: str = "") -> str:
-    """What is asked for instead of ``version``; empty when nothing is."""
+    """What is asked for instead of ``version``; empty when nothing is. Raises AnsibleFilterError without packaging."""
+    if not HAS_PACKAGING:
+        raise AnsibleFilterError("The Python library packaging, which comes with ansible-core, is missing here.")
     text, source = requirement.strip(), installed_from.strip()
     if not version:
         return ""

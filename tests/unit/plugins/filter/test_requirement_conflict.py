@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 import pytest
+from ansible.errors import AnsibleFilterError
+from ansible_collections.modelops.vllm.plugins.filter import requirement_conflict as requirement_conflict_module
 from ansible_collections.modelops.vllm.plugins.filter.requirement_conflict import FilterModule, requirement_conflict
 
 WHEEL = "vllm-0.33.0+cu129-cp38-abi3-manylinux_2_31_x86_64.whl"
@@ -71,3 +73,9 @@ def test_what_names_no_version_is_compared_with_what_was_installed(requirement: 
 def test_a_version_that_is_none_is_taken_for_what_it_was_installed_from() -> None:
     assert requirement_conflict("vllm==0.32.0", "main-build", "vllm==0.32.0") == ""
     assert requirement_conflict("vllm==0.33.0", "main-build", "vllm==0.32.0") != ""
+
+
+def test_without_packaging_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(requirement_conflict_module, "HAS_PACKAGING", False)
+    with pytest.raises(AnsibleFilterError, match="library packaging"):
+        requirement_conflict("vllm==0.32.0", "0.32.0")
