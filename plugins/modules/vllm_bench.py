@@ -70,6 +70,7 @@ options:
     description:
       - Key of the server.
       - Handed over in the environment, and never part of a command line, a log or a result.
+      - White space at its ends is left out. Control characters and what is not ASCII are refused.
     type: str
   vllm:
     description:

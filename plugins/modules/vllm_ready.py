@@ -54,6 +54,7 @@ options:
   api_key:
     description:
       - The API key of the server.
+      - White space at its ends is left out. Control characters and what is not ASCII are refused.
     type: str
   timeout:
     description:

@@ -19,6 +19,7 @@ import urllib.parse
 from dataclasses import dataclass, field
 
 from .._errors import ModelopsError
+from .._key import bearer
 from .streams import PATHS, Endpoint, EventReader, Stream, request_body
 
 # Enough for an error text; a page of counters of a large server has a few hundred KiB.
@@ -69,12 +70,17 @@ class Server:
 def normalise_url(url: str, option: str = "url") -> str:
     """The server's root: without a trailing slash and without ``/v1``. Raises ModelopsError for anything else than
     an absolute http(s) URL, and for one that carries a password; ``option`` is what the message calls it."""
-    parts = urllib.parse.urlsplit(url.strip())
     try:
+        parts = urllib.parse.urlsplit(url.strip())
         port_ok = parts.port is None or 0 < parts.port < 65536
     except ValueError:
-        port_ok = False
-    if parts.scheme not in ("http", "https") or not parts.hostname or not port_ok or parts.query or parts.fragment:
+        # A bracket that is not closed, or a port that is no number: nothing of it is known to be no password.
+        raise ModelopsError(
+            f"{option} must be the server's root, but is no URL.", "Use for example http://127.0.0.1:8000."
+        ) from None
+    known = parts.scheme in ("http", "https") and parts.hostname and port_ok
+    # What urlsplit takes for a name may have spaces, which no host has.
+    if not known or parts.query or parts.fragment or any(c.isspace() for c in parts.netloc + parts.path):
         shown = f"{parts.scheme}://{parts.hostname or ''}"
         raise ModelopsError(
             f"{option} must be the server's root, but is {shown}...", "Use for example http://127.0.0.1:8000."
@@ -95,15 +101,11 @@ def _open(server: Server, timeout: float) -> tuple[http.client.HTTPConnection, s
     return http.client.HTTPConnection(host, parts.port, timeout=timeout), parts.path
 
 
-def _headers(server: Server) -> dict[str, str]:
-    return {"Authorization": f"Bearer {server.api_key}"} if server.api_key else {}
-
-
 def get(server: Server, path: str, timeout: float = 10.0) -> tuple[int, str]:
     """Status and text of a GET; status 0 and the reason when there was no answer."""
     connection, prefix = _open(server, timeout)
     try:
-        connection.request("GET", prefix + path, headers=_headers(server))
+        connection.request("GET", prefix + path, headers=bearer(server.api_key))
         response = connection.getresponse()
         return response.status, response.read(_MAX_PAGE_BYTES).decode("utf-8", "replace")
     except (OSError, http.client.HTTPException) as e:
@@ -124,7 +126,7 @@ def get_json(server: Server, path: str, timeout: float = 10.0) -> tuple[int, t.A
 def post_json(server: Server, path: str, body: t.Mapping[str, t.Any], timeout: float = 10.0) -> tuple[int, t.Any]:
     """Status and document of a POST; the document is None when the body is no JSON, status 0 without an answer."""
     connection, prefix = _open(server, timeout)
-    headers = {"Content-Type": "application/json", **_headers(server)}
+    headers = {"Content-Type": "application/json", **bearer(server.api_key)}
     try:
         connection.request("POST", prefix + path, json.dumps(body), headers)
         response = connection.getresponse()
@@ -147,7 +149,7 @@ def complete(
     connection, prefix = _open(server, timeout)
     begin = time.perf_counter()
     try:
-        headers = {"Content-Type": "application/json", **_headers(server)}
+        headers = {"Content-Type": "application/json", **bearer(server.api_key)}
         body = json.dumps(request_body(endpoint, model, prompt, max_tokens))
         connection.request("POST", prefix + PATHS[endpoint], body, headers)
         response = connection.getresponse()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import typing as t
 
+from .. import _key
 from .._errors import ModelopsError
 from . import api, engine, points, run
 from .command import Target
@@ -64,8 +65,8 @@ BENCH_SPEC: t.Final[dict[str, t.Any]] = {
 
 
 def redactor(api_key: str | None) -> t.Callable[[str], str]:
-    """A function that removes the key from a text."""
-    return lambda text: redact(text, [api_key])
+    """A function that removes the key from a text, also where it stands without the white space at its ends."""
+    return lambda text: redact(text, [api_key, (api_key or "").strip()])
 
 
 def bench_options(params: t.Mapping[str, t.Any]) -> Options:
@@ -90,7 +91,7 @@ def bench_options(params: t.Mapping[str, t.Any]) -> Options:
     short = [{"concurrency": c} for c in params["concurrency"]] + [{"rate": rate} for rate in params["rates"]]
     loads = params["points"] if params["points"] is not None else short
     return Options(
-        server=api.Server(url, params["api_key"] or None),
+        server=api.Server(url, _key.clean(params["api_key"])),
         target=Target(url, params["model"], params["tokenizer"] or "", params["trust_remote_code"], params["endpoint"]),
         points=points.make_points(
             loads,
@@ -129,7 +130,7 @@ def _replicas(params: t.Mapping[str, t.Any]) -> list[api.Server]:
             f"metrics_urls has {', '.join(twice)} twice, whose counters would be counted twice.",
             "Name each server once.",
         )
-    return [api.Server(url, params["api_key"] or None) for url in urls]
+    return [api.Server(url, _key.clean(params["api_key"])) for url in urls]
 
 
 def _check_related(params: t.Mapping[str, t.Any]) -> None:

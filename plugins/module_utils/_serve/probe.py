@@ -14,7 +14,9 @@ from urllib.error import HTTPError, URLError
 
 from ansible.module_utils.urls import open_url
 
+from .._errors import ModelopsError
 from .._findings import Finding
+from .._key import bearer
 from .causes import Cause
 
 Stage: t.TypeAlias = t.Literal["connect", "health", "models", "completion", "smoke", "group", "ready"]
@@ -58,9 +60,6 @@ Request: t.TypeAlias = t.Callable[[str, "dict[str, t.Any] | None", float], Reply
 
 def requester(url: str, api_key: str | None) -> Request:
     """A function ``(path, body, seconds) -> Reply`` for this server. The key travels in a header only."""
-    headers = {"Content-Type": "application/json"}
-    if api_key:
-        headers["Authorization"] = f"Bearer {api_key}"
 
     def request(path: str, body: dict[str, t.Any] | None, seconds: float) -> Reply:
         data = None if body is None else json.dumps(body)
@@ -68,7 +67,7 @@ def requester(url: str, api_key: str | None) -> Request:
             with open_url(
                 url.rstrip("/") + path,
                 data=data,
-                headers=headers,
+                headers={"Content-Type": "application/json", **bearer(api_key)},
                 method="GET" if body is None else "POST",
                 timeout=seconds,
                 use_proxy=False,
@@ -77,6 +76,8 @@ def requester(url: str, api_key: str | None) -> Request:
                 return Reply(response.getcode(), response.read(_BODY_LIMIT).decode("utf-8", "replace"))
         except HTTPError as e:
             return Reply(e.code, _body_of(e))
+        except ModelopsError as e:
+            return Reply(0, str(e))
         # A TimeoutError is an OSError. Something that speaks no HTTP, or dies within its reply, is an HTTPException.
         except (URLError, OSError, HTTPException, ValueError) as e:
             reason = getattr(e, "reason", e)

@@ -10,6 +10,7 @@ import contextlib
 import typing as t
 import urllib.parse
 
+from .. import _key
 from .._errors import ModelopsError, check_bounds
 from .._findings import as_dicts
 from .._progress import ProgressFile, own_path, run_id
@@ -37,11 +38,12 @@ def wait_and_report(module: AnsibleModule) -> None:
     check_url(p["url"])
     if module.check_mode:
         module.exit_json(changed=False, **report(Outcome(False, 0.0), {}, "") | {"ready": None})
-    question = Question.from_dict(p, p["api_key"])
+    api_key = _key.clean(p["api_key"])
+    question = Question.from_dict(p, api_key)
     unit = Unit(p["unit"], lambda argv: run_command(module, argv)) if p["unit"] else None
     with _progress(module) as tell:
         outcome = Waiter(question.ask, unit, p["timeout"], p["poll"], tell=tell).wait()
-    result = report(outcome, p["plan"] or {}, p["api_key"] or "")
+    result = report(outcome, p["plan"] or {}, api_key or "")
     if outcome.ready:
         module.exit_json(changed=False, **result)
     module.fail_json(changed=False, msg=failure(result), **result)

@@ -94,6 +94,8 @@ def test_points_replace_the_short_form(run_module: RunModule, tmp_path: Path) ->
         ({"gpu_hour_price": 1.5}, "gpu_hour_price is 1.5 and gpus is None"),
         ({"gpu_hour_price": -1, "gpus": 8}, "gpu_hour_price is -1.0"),
         ({"max_seconds": -1}, "max_seconds is -1"),
+        ({"api_key": "sk-1\nsk-2"}, "No header can hold api_key, which has a control character"),
+        ({"api_key": "sk-ü"}, "No header can hold api_key, which has a control character or one that is not ASCII"),
     ],
 )
 def test_bad_options_are_refused_also_in_check_mode(

@@ -132,6 +132,23 @@ def test_the_key_travels_in_the_header_and_is_shown_nowhere(run_module: Run, ser
     assert KEY not in json.dumps(failed)
 
 
+@pytest.mark.parametrize("key", [f"{KEY}\n", f" {KEY} "])
+def test_white_space_around_the_key_is_neither_sent_nor_a_leak(
+    run_module: Run, server: tuple[str, Behaviour], key: str
+) -> None:
+    server[1].key = KEY
+    assert run_module("vllm_ready", {"url": server[0], "api_key": key, "timeout": 5})["ready"]
+    server[1].completion = (500, {"error": f"quoted {KEY}"})
+    assert KEY not in json.dumps(run_module("vllm_ready", {"url": server[0], "api_key": key, "timeout": 5}))
+
+
+def test_a_key_that_no_header_holds_is_refused_at_once(run_module: Run, server: tuple[str, Behaviour]) -> None:
+    failed = run_module("vllm_ready", {"url": server[0], "api_key": f"{KEY}\nmore", "timeout": 5})
+    assert failed["msg"].startswith("No header can hold api_key, which has a control character")
+    assert KEY not in json.dumps(failed)
+    assert server[1].seen == []
+
+
 @pytest.mark.parametrize(
     ("change", "cause"),
     [

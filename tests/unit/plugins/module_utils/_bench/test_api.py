@@ -26,7 +26,20 @@ def test_urls_are_brought_to_the_root(url: str, root: str) -> None:
     assert api.normalise_url(url) == root
 
 
-@pytest.mark.parametrize("url", ["127.0.0.1:8000", "ftp://host", "http://", "http://h:99999", "http://h/?a=b", ""])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "127.0.0.1:8000",
+        "ftp://host",
+        "http://",
+        "http://h:99999",
+        "http://h/?a=b",
+        "",
+        "http://[::1",
+        "http://a b:80",
+        "http://h/a b",
+    ],
+)
 def test_other_urls_are_refused(url: str) -> None:
     with pytest.raises(ModelopsError, match="server's root"):
         api.normalise_url(url)
@@ -36,6 +49,12 @@ def test_a_password_in_the_url_is_refused_and_not_shown() -> None:
     with pytest.raises(ModelopsError) as refusal:
         api.normalise_url("http://user:hunter2@host:8000")
     assert "hunter2" not in str(refusal.value)
+
+
+def test_a_url_that_is_none_is_refused_without_its_password() -> None:
+    with pytest.raises(ModelopsError) as refusal:
+        api.normalise_url("http://user:hunter2@[::1")
+    assert str(refusal.value) == "url must be the server's root, but is no URL. Use for example http://127.0.0.1:8000."
 
 
 def test_the_key_is_in_no_repr() -> None:
@@ -78,6 +97,12 @@ class TestAgainstAServer:
     def test_a_fault_is_named(self, fault: str, kind: str) -> None:
         with MockOpenAI(fault=fault) as mock:
             assert self.ask(mock).kind == kind
+
+    def test_a_key_with_the_line_end_of_a_vault_is_sent_without_it(self) -> None:
+        with MockOpenAI(api_key="key-1") as mock:
+            server = api.Server(mock.url, "key-1\n")
+            assert api.get(server, "/v1/models")[0] == 200
+            assert api.complete(server, "mock", "hello", 20, 10.0).kind == ""
 
     def test_tokens_are_counted_by_usage_when_events_carry_several(self) -> None:
         with MockOpenAI(tokens_per_event=4) as mock:

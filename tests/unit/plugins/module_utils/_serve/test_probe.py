@@ -60,6 +60,14 @@ def test_whatever_is_sent_is_a_reply(sent: bytes, status: int, body: str) -> Non
     assert not reply.timed_out
 
 
+@pytest.mark.parametrize("key", ["sk-1\nsk-2", "sk-1-ü"])
+def test_a_key_that_no_header_holds_is_a_reply_that_does_not_show_it(key: str) -> None:
+    reply = requester("http://127.0.0.1:9", key)("/health", None, 1.0)
+    assert reply.status == 0
+    assert reply.body.startswith("No header can hold api_key, which has a control character")
+    assert "sk-" not in reply.body
+
+
 def test_an_address_that_is_none_is_a_reply() -> None:
     reply = requester("http://127.0.0.1:port", None)("/health", None, 1.0)
     assert isinstance(reply, Reply)
