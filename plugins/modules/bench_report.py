@@ -41,8 +41,9 @@ options:
         last run.
       - Both sides need three valid repeats of each point. Use five where the verdict fails a build, since three repeats
         tell little about noise.
-      - A point of the baseline that the result lacks, or a figure with fewer than three values on one side, is named in
-        RV(reasons). What is worse elsewhere is told all the same, and else the verdict is V(not_comparable).
+      - A point of the baseline that the result lacks, or a figure that has values, but fewer than three on one side, is
+        named in RV(reasons). What is worse elsewhere is told all the same, and else the verdict is V(not_comparable).
+      - It must be of another run than the results, and each side of one server and one configuration.
       - Figures that were published and not measured are compared with nothing. Each of their records says so, with an
         C(origin) that has the C(kind) C(published) and a C(source).
     type: path

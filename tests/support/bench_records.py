@@ -72,6 +72,11 @@ def repeats(rates: t.Iterable[float], **changes: t.Any) -> list[dict[str, t.Any]
     return [record(repeat=n, rate=rate, **changes) for n, rate in enumerate(rates, 1)]
 
 
+def as_baseline(records: t.Iterable[dict[str, t.Any]]) -> list[dict[str, t.Any]]:
+    """The records as those of an earlier run."""
+    return [{**item, "run": "20260301T000000Z-ba5e11"} for item in records]
+
+
 def failed(**changes: t.Any) -> dict[str, t.Any]:
     """A record of a point in which requests failed."""
     found = {

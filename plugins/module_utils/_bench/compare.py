@@ -183,7 +183,31 @@ def judge(records: list[Record], baseline: list[Record] | None) -> Comparison:
         return Comparison("invalid", reasons=broken)
     if baseline is None:
         return Comparison("recorded")
+    unfit = _same_run(records, baseline) + _mixed("the result", records) + _mixed("the baseline", baseline)
+    if unfit:
+        return Comparison("not_comparable", reasons=unfit)
     return _compare(current, group(baseline), records[0]["identity"], baseline[0]["identity"])
+
+
+def _same_run(records: t.Iterable[Record], baseline: t.Iterable[Record]) -> list[str]:
+    """A run that is on both sides: a result is always the same as itself."""
+    both = sorted({str(r.get("run")) for r in records} & {str(r.get("run")) for r in baseline})
+    return [f"both sides have measurements of the run {', '.join(both)}: a result is not compared with itself"] * bool(
+        both
+    )
+
+
+def _mixed(side: str, records: t.Sequence[Record]) -> list[str]:
+    """What differs between the records of one side, of which the first one would else speak for all."""
+    first = records[0]["identity"]
+    found = {
+        key: f"{side} has measurements with different {key}: {flatten(first).get(key)!r} and "
+        f"{flatten(record['identity']).get(key)!r}"
+        for record in reversed(records)
+        for key in _differences(first, record["identity"])
+        if key != _AT_START
+    }
+    return [found[key] for key in sorted(found)]
 
 
 def _compare(
@@ -212,7 +236,8 @@ def _compare(
         for figure in COMPARED
         if (change := compare_figure(figure, result, other_result, shared[figure.name]))
     ]
-    lost = _lost_points(current, baseline) + [text for pair in pairs for text in _lost_figures(*pair)]
+    compared = {(change.point, change.figure) for change in changes}
+    lost = _lost_points(current, baseline) + [text for pair in pairs for text in _lost_figures(*pair, compared)]
     return Comparison(_overall(changes, lost), changes=changes, reasons=lost, subjects=subjects)
 
 
@@ -232,17 +257,21 @@ def _lost_points(current: t.Iterable[PointResult], baseline: t.Iterable[PointRes
     return [f"{r.point['id']} is not in the result" for r in baseline if r.valid and r.point["id"] not in measured]
 
 
-def _lost_figures(result: PointResult, baseline: PointResult) -> list[str]:
-    """Figures that the baseline has, but one side not often enough to be compared."""
-    reasons = []
+def _lost_figures(result: PointResult, baseline: PointResult, compared: t.Container[tuple[str, str]]) -> list[str]:
+    """Figures that a side has and that could not be ``compared``; and a point of which nothing could."""
+    name, reasons, found = result.point["id"], [], False
     for figure in COMPARED:
         new, old = len(result.values(*figure.path)), len(baseline.values(*figure.path))
-        if old and min(new, old) < MIN_REPEATS:
+        if (name, figure.name) in compared:
+            found = True
+        elif min(new, old) >= MIN_REPEATS:
+            reasons.append(f"{name} has a median of 0 for {figure.name} in the baseline, of which nothing is a share")
+        elif new or old:
             reasons.append(
-                f"{result.point['id']} has {new} values of {figure.name}, in the baseline {old}; a comparison needs "
-                f"{MIN_REPEATS} on both sides"
+                f"{name} has {new} values of {figure.name}, in the baseline {old}; a comparison needs {MIN_REPEATS} on "
+                "both sides"
             )
-    return reasons
+    return reasons if found or reasons else [f"{name} has none of the figures that are compared"]
 
 
 def alike(identity: t.Mapping[str, t.Any], other: t.Mapping[str, t.Any]) -> bool:

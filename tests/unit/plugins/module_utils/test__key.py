@@ -22,7 +22,7 @@ def test_white_space_at_the_ends_is_no_part_of_a_key(key: str | None, cleaned: s
 @pytest.mark.parametrize("key", ["sk-secret\nsecond", "sk-secret\x00", "sk-secret\x7f", "sk-secret-ü", "sk-secret-键"])
 def test_a_key_that_no_header_holds_is_refused_and_not_shown(key: str) -> None:
     with pytest.raises(
-        ModelopsError, match="^No header can hold serve_api_key, which has a control character"
+        ModelopsError, match=r"^No header can hold serve_api_key, which has a control character"
     ) as found:
         clean(key, "serve_api_key")
     assert "secret" not in str(found.value)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.bench_records import failed, record, repeats
+from tests.support.bench_records import as_baseline, failed, record, repeats
 
 RunModule = t.Callable[..., dict[str, t.Any]]
 
@@ -73,7 +73,7 @@ def test_new_results_replace_the_report(run_module: RunModule, tmp_path: Path) -
 def test_the_verdict_is_returned(
     run_module: RunModule, tmp_path: Path, records: list[dict[str, t.Any]], verdict: str
 ) -> None:
-    baseline = write(tmp_path / "baseline.jsonl", repeats([990.0, 1000.0, 1010.0]))
+    baseline = write(tmp_path / "baseline.jsonl", as_baseline(repeats([990.0, 1000.0, 1010.0])))
     results = write(tmp_path / "points.jsonl", records)
     result = run_module("bench_report", {"results": results, "baseline": baseline})
     assert result["verdict"] == verdict

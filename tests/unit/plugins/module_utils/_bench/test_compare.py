@@ -10,11 +10,17 @@ import random
 import typing as t
 
 import pytest
-from ansible_collections.modelops.vllm.plugins.module_utils._bench.compare import flatten, group, judge
+from ansible_collections.modelops.vllm.plugins.module_utils._bench import compare
+from ansible_collections.modelops.vllm.plugins.module_utils._bench.compare import flatten, group
 
-from tests.support.bench_records import failed, record, repeats
+from tests.support.bench_records import as_baseline, failed, record, repeats
 
 BASE = [990.0, 1000.0, 1010.0]
+
+
+def judge(records: list[dict[str, t.Any]], baseline: list[dict[str, t.Any]] | None) -> compare.Comparison:
+    """The verdict on a result against a baseline of another run."""
+    return compare.judge(records, as_baseline(baseline) if baseline is not None else None)
 
 
 def with_identity(records: list[dict[str, t.Any]], path: str, value: t.Any) -> list[dict[str, t.Any]]:
@@ -139,8 +145,58 @@ def test_a_figure_with_too_few_values_is_neither_worse_nor_the_same(lost_new: se
     assert {c.figure: c.verdict for c in result.changes} == {"output tokens/s": "same", "TPOT median (ms)": "same"}
 
 
-def test_a_figure_that_the_baseline_never_had_is_not_missed() -> None:
-    assert judge(repeats(BASE), withheld(repeats(BASE), {1, 2, 3})).verdict == "same"
+def test_a_figure_that_the_baseline_never_had_is_named() -> None:
+    result = judge(repeats(BASE), withheld(repeats(BASE), {1, 2, 3}))
+    assert (result.verdict, result.reasons) == (
+        "not_comparable",
+        [
+            "c8-i512-o128-n80 has 3 values of TTFT median (ms), in the baseline 0; a comparison needs 3 on both sides",
+        ],
+    )
+    # Withheld everywhere, it is nobody's loss: the others are compared.
+    assert judge(withheld(repeats(BASE), {1, 2, 3}), withheld(repeats(BASE), {1, 2, 3})).verdict == "same"
+
+
+def test_a_point_without_any_comparison_is_not_the_same() -> None:
+    sides = [repeats(BASE, metrics={"requests": 80, "input_len": {"mean": 512.0}}) for _side in range(2)]
+    result = judge(*sides)
+    assert (result.verdict, result.reasons) == (
+        "not_comparable",
+        ["c8-i512-o128-n80 has none of the figures that are compared"],
+    )
+    nothing = judge(repeats(BASE), repeats(BASE, metrics={**record()["metrics"], "output_tokens_per_s": 0.0}))
+    assert nothing.reasons == [
+        "c8-i512-o128-n80 has a median of 0 for output tokens/s in the baseline, of which nothing is a share"
+    ]
+
+
+def test_a_run_is_not_compared_with_itself() -> None:
+    result = compare.judge(repeats(BASE), repeats(BASE))
+    assert (result.verdict, result.reasons) == (
+        "not_comparable",
+        ["both sides have measurements of the run 20260314T150926Z-8f0a1c: a result is not compared with itself"],
+    )
+
+
+@pytest.mark.parametrize("side", [0, 1])
+@pytest.mark.parametrize(
+    ("path", "value", "old"),
+    [("model", "other", "minimax-m2.5"), ("given.layout", "tp4", "tp8-ep"), ("server.vllm_version", "1", "0.32.0")],
+)
+def test_a_side_with_several_identities_is_not_comparable(side: int, path: str, value: str, old: str) -> None:
+    mixed = repeats(BASE)
+    mixed[1:] = with_identity(mixed[1:], path, value)
+    result = judge(*((mixed, repeats(BASE)) if side == 0 else (repeats(BASE), mixed)))
+    assert (result.verdict, result.reasons) == (
+        "not_comparable",
+        [f"the {('result', 'baseline')[side]} has measurements with different {path}: {old!r} and {value!r}"],
+    )
+
+
+def test_a_restart_within_a_resumed_run_is_no_other_identity() -> None:
+    resumed = with_identity(repeats(BASE), "server.kv_cache_size_tokens", "100")
+    resumed[2:] = with_identity(resumed[2:], "server.kv_cache_size_tokens", "101")
+    assert judge(resumed, repeats(BASE)).verdict == "same"
 
 
 def test_a_loss_is_told_although_a_figure_is_missing() -> None:

@@ -12,7 +12,7 @@ from ansible_collections.modelops.vllm.plugins.module_utils._bench import figure
 from ansible_collections.modelops.vllm.plugins.module_utils._bench.compare import group, judge
 from ansible_collections.modelops.vllm.plugins.module_utils._bench.document import Chart, Dot
 
-from tests.support.bench_records import failed, record, repeats
+from tests.support.bench_records import as_baseline, failed, record, repeats
 
 Records = list[dict[str, t.Any]]
 
@@ -98,7 +98,7 @@ def test_latencies_over_decades_are_on_a_log_axis(slow: float, scale: str) -> No
 
 
 def test_the_bars_of_a_comparison_have_their_noise_band_and_verdict() -> None:
-    bars = figures.changes(judge(repeats([790.0, 800.0, 810.0]), repeats([990.0, 1000.0, 1010.0])))
+    bars = figures.changes(judge(repeats([790.0, 800.0, 810.0]), as_baseline(repeats([990.0, 1000.0, 1010.0]))))
     assert bars is not None
     first = bars.bars[0]
     assert (first.label, first.text, first.mark) == ("c8 output tokens/s", "-20.0%", "worse")
@@ -113,7 +113,7 @@ def test_of_many_changes_those_that_moved_most_are_drawn_and_the_rest_is_told() 
         loads = (1, 2, 4, 8, 16, 32, 64, 96, 128)
         return [r for c in loads for r in repeats([scale * 100 * c] * 3, concurrency=c)]
 
-    bars = figures.changes(judge(run(1.2), run(1.0)))
+    bars = figures.changes(judge(run(1.2), as_baseline(run(1.0))))
     assert bars is not None
     assert len(bars.bars) == 24
     assert "3 figures that moved less are in the table only." in bars.caption

@@ -12,7 +12,7 @@ import typing as t
 import pytest
 from ansible_collections.modelops.vllm.plugins.module_utils._bench import markdown, page, report
 
-from tests.support.bench_records import failed, record, repeats
+from tests.support.bench_records import as_baseline, failed, record, repeats
 
 Records = list[dict[str, t.Any]]
 
@@ -85,7 +85,7 @@ def test_the_text_names_warnings_since_they_explain_missing_figures() -> None:
 
 def test_the_text_names_what_moved_against_the_baseline() -> None:
     lines = report.text_table(
-        report.build(repeats([790.0, 800.0, 810.0]), repeats([990.0, 1000.0, 1010.0]))
+        report.build(repeats([790.0, 800.0, 810.0]), as_baseline(repeats([990.0, 1000.0, 1010.0])))
     ).splitlines()
     assert lines[3] == "Worse than the baseline."
     assert lines[4] == "c8-i512-o128-n80, output tokens/s: -20.0% (noise ±9.4%), worse"
@@ -155,7 +155,7 @@ def test_a_comparison_shows_its_band_and_what_differs() -> None:
     after = repeats([1190.0, 1200.0, 1210.0])
     for item in after:
         item["identity"]["given"]["layout"] = "tp4-r2"
-    before = repeats([990.0, 1000.0, 1010.0])
+    before = as_baseline(repeats([990.0, 1000.0, 1010.0]))
     assert report.build(after, before).comparison.verdict == "better"
     for text in (in_markdown(after, before), in_html(after, before)):
         assert "Better than the baseline." in text
