@@ -74,7 +74,13 @@ def evaluate(
         *server_findings,
         *(
             # Of the whole run, before anything is dropped: the counters know nothing of our reasons to drop.
-            guards.counters(change, len(requests), len(failed), point.output_len)
+            guards.counters(
+                change,
+                len(requests),
+                len(failed),
+                point.output_len,
+                guards.most_prompt_tokens([r for r in requests if r.index not in bad], len(requests)),
+            )
             if change or not server_findings
             else []
         ),

@@ -23,6 +23,12 @@ CACHE_HITS_LIMIT: t.Final = 0.05
 # Share of foreign tokens (health checks, a user) that a point survives.
 FOREIGN_LIMIT: t.Final = 0.01
 
+# Prompt tokens that the server may count beside a client that counts with its own tokenizer (vLLM's Rust client): a
+# share of all, since random tokens that are decoded and encoded again do not keep their number, and special tokens of
+# each request.
+PROMPT_DRIFT: t.Final = 0.05
+SPECIAL_TOKENS: t.Final = 4
+
 # vLLM merges the tokens of one stream when its consumer lags; then gaps between events are not gaps between tokens.
 TOKENS_PER_EVENT_NOTED: t.Final = 1.02
 
@@ -71,11 +77,27 @@ def failures(failed: t.Sequence[Failure], total: int, budget: int) -> list[Findi
     ]
 
 
-def counters(change: Delta | None, requests: int, failed: int, output_len: int) -> list[Finding]:
+def most_prompt_tokens(good: t.Sequence[Request], total: int) -> int | None:
+    """The most prompt tokens that a server may count for ``total`` requests, of which these are ``good``.
+
+    What a failed one had is often not known, so it counts as the longest one. None without a good one.
+    """
+    if not good:
+        return None
+    known = sum(r.input_len for r in good) + (total - len(good)) * max(r.input_len for r in good)
+    return int(known * (1 + PROMPT_DRIFT)) + SPECIAL_TOKENS * total
+
+
+def counters(
+    change: Delta | None, requests: int, failed: int, output_len: int, most_prompts: int | None = None
+) -> list[Finding]:
     """Whether the server itself confirms the requests and tokens that the client counted, and nothing else ran.
 
     ``failed`` of the ``requests`` do not count. Each of them may have left anything up to ``output_len`` tokens at the
-    server, and a finished request or none.
+    server, and a finished request or none. ``most_prompts`` is what :func:`most_prompt_tokens` says of them.
+
+    Foreign load is judged by its tokens, not by its requests: a probe of one token costs nothing, a long prompt with
+    one token of output delays all others.
     """
     if change is None or change.finished is None or change.generation_tokens is None:
         return [
@@ -118,15 +140,20 @@ def counters(change: Delta | None, requests: int, failed: int, output_len: int) 
             )
         ]
     foreign_requests, foreign = max(0, change.finished - requests), max(0, change.generation_tokens - most)
-    if not foreign_requests and not foreign:
+    read = 0 if most_prompts is None else max(0, (change.prompt_tokens or 0) - most_prompts)
+    if not foreign_requests and not foreign and not read:
         return []
-    make = error if foreign > FOREIGN_LIMIT * most else warning
+    make = error if foreign > FOREIGN_LIMIT * most or read else warning
+    prompts = f", and read {read} prompt tokens" if read else ""
     return [
         make(
             "other-traffic",
-            f"The server finished {foreign_requests} requests with {foreign} tokens that are not of this benchmark.",
+            f"The server finished {foreign_requests} requests with {foreign} tokens{prompts} that are not of this "
+            "benchmark.",
             "Keep other users and load balancers away while the benchmark runs.",
             **numbers,
+            prompt_tokens=most_prompts,
+            server_prompt_tokens=change.prompt_tokens,
         )
     ]
 

@@ -52,6 +52,14 @@ def test_a_queue_is_told_although_the_clients_own_times_are_withheld(load_fixtur
     assert {"token-times-withheld", "ttft-includes-queue"} <= ids(verdict)
 
 
+def test_the_prompts_of_others_make_it_invalid(load_fixture: LoadFixture) -> None:
+    verdict = evaluate(
+        result(load_fixture), POINT, before=BEFORE, after=dataclasses.replace(AFTER, prompt_tokens=101104)
+    )
+    assert not verdict.valid
+    assert ids(verdict) == {"few-prompts", "other-traffic"}
+
+
 def test_without_counters_a_run_is_valid_and_says_so(load_fixture: LoadFixture) -> None:
     verdict = evaluate(result(load_fixture), POINT)
     assert verdict.valid

@@ -79,6 +79,40 @@ def test_the_server_must_confirm_what_the_client_counted(change: Delta | None, e
 
 
 @pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        # One probe of one token is no load, whatever share of few requests it is.
+        ({"finished": 81, "generation_tokens": 1601, "prompt_tokens": 5150}, [("other-traffic", "warning")]),
+        # What the server adds to a prompt, and what the client's own tokenizer misses, is nobody else's.
+        ({"prompt_tokens": 5696}, []),
+        ({"prompt_tokens": 5697}, [("other-traffic", "error")]),
+        # Long prompts with one token each, finished or still under way at the end.
+        ({"finished": 81, "generation_tokens": 1601, "prompt_tokens": 105120}, [("other-traffic", "error")]),
+        ({"prompt_tokens": 6405120}, [("other-traffic", "error")]),
+        ({"prompt_tokens": None}, []),
+    ],
+)
+def test_foreign_prompts_are_load_although_they_generate_nothing(
+    values: dict[str, t.Any], expected: list[tuple[str, str]]
+) -> None:
+    most = guards.most_prompt_tokens([request()] * 80, 80)
+    assert most == 5696
+    found = guards.counters(changed(**values), 80, 0, 20, most)
+    assert said(found) == expected
+    if values["prompt_tokens"] == 6405120:
+        assert found[0].message == (
+            "The server finished 0 requests with 0 tokens, and read 6399424 prompt tokens that are not of this "
+            "benchmark."
+        )
+
+
+def test_a_failed_request_may_have_had_the_longest_prompt() -> None:
+    good = [request(input_len=100), request(input_len=300)]
+    assert guards.most_prompt_tokens(good, 3) == 747
+    assert guards.most_prompt_tokens([], 3) is None
+
+
+@pytest.mark.parametrize(
     ("change", "expected"),
     [
         # Two of 80 requests failed, and what they left at the server may be nothing or all of their tokens.
