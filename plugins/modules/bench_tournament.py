@@ -109,6 +109,12 @@ options:
     type: list
     elements: int
     default: []
+  energy:
+    description:
+      - Whether the node has GPUs whose energy can be read. Without them O(objective=tokens_per_joule) is refused,
+        before anything is deployed for it.
+    type: bool
+    default: true
   points:
     description:
       - The points that each session is to have, with C(id) and C(concurrency), as check mode of

@@ -354,6 +354,12 @@ def test_nobody_wins_when_nobody_starts_and_the_play_says_how_to_go_on(play: Pla
     assert play({"tp4": 900.0}, dead=dead, tournament_resume="false").served[-1] == "tp4 {}"
 
 
+def test_energy_is_refused_as_an_objective_before_anything_is_deployed(play: Play) -> None:
+    done = play({"tp4": 900.0}, tournament_objective="tokens_per_joule")
+    assert (done.status, done.served) == (2, [])
+    assert "needs the energy of the node's GPUs" in done.text
+
+
 def test_a_start_that_does_not_count_is_repeated(play: Play, tmp_path: Path) -> None:
     points = {"tp4": 900.0, "tp8-ep.s1": failed(), "tp8-ep": 1200.0, "tp2": failed()}
     done = play(points)

@@ -16,7 +16,7 @@ from .tournament import OBJECTIVES, Entry, Score, State, candidate_of, rules_of,
 
 # Less is no difference between two layouts, however quiet the node is.
 MIN_EFFECT: t.Final = 0.05
-# With fewer starts of both there is no noise to judge a difference by.
+# With fewer starts of one there is no noise to judge a difference by: what is larger than the smallest effect counts.
 MIN_STARTS: t.Final = 2
 
 # Messages of roles may have pages.
@@ -91,11 +91,11 @@ class _Judge:
         return (*candidate_of(self._entries[name]).simplicity(), -self._medians[name])
 
     def _alike(self, name: str, other: str) -> bool:
-        """Whether the sessions tell no difference: too few, medians inside the band, or ranges that overlap."""
+        """Whether the sessions tell no difference: medians inside the band, or ranges of many starts that overlap."""
         own, others = self._values[name], self._values[other]
-        if min(len(own), len(others)) < MIN_STARTS:
-            return True
         apart = abs(1 - self._medians[name] / self._medians[other])
+        if min(len(own), len(others)) < MIN_STARTS:
+            return apart <= MIN_EFFECT
         return apart <= noise_band(own, others) or max(min(own), min(others)) <= min(max(own), max(others))
 
     def place(self, entry: Entry) -> Place:
@@ -129,7 +129,7 @@ class _Judge:
     def _noise(self, name: str, other: str) -> str:
         own, others = self._values[name], self._values[other]
         if min(len(own), len(others)) < MIN_STARTS:
-            return f"which needs {MIN_STARTS} starts of both to be told apart"
+            return f"within {MIN_EFFECT:.0%}, without {MIN_STARTS} starts of both to tell noise by"
         return f"noise ±{noise_band(own, others):.1%}"
 
     def _why_lost(self, name: str) -> str:
@@ -144,8 +144,13 @@ class _Judge:
             return f"{comparison}. Only the leaders are measured again."
         if self._alike(name, self.winner):
             return f"Not told apart from {self.winner} ({figures}), which is simpler."
-        band = noise_band(self._values[name], self._values[self.winner])
-        return f"{1 - own / best:.1%} less than {self.winner} ({figures}), outside the noise of ±{band:.1%}."
+        return f"{1 - own / best:.1%} less than {self.winner} ({figures}), {self._outside(name)}."
+
+    def _outside(self, name: str) -> str:
+        own, others = self._values[name], self._values[self.winner]
+        if min(len(own), len(others)) < MIN_STARTS:
+            return f"more than {MIN_EFFECT:.0%}, without {MIN_STARTS} starts of both to tell noise by"
+        return f"outside the noise of ±{noise_band(own, others):.1%}"
 
 
 def _why_failed(lost: t.Mapping[str, t.Any]) -> str:

@@ -67,8 +67,11 @@ class Rules:
     leaders: int
     margin: float
 
-    def check(self, concurrency: t.Collection[int]) -> None:
-        """Raises ModelopsError for rules by which nobody can win; ``concurrency`` is what will be measured."""
+    def check(self, concurrency: t.Collection[int], *, energy: bool = True) -> None:
+        """Raises ModelopsError for rules by which nobody can win.
+
+        ``concurrency`` is what will be measured; without ``energy`` the node has no GPUs to read it from.
+        """
         for name, value, least in (
             ("sessions", self.sessions, 1),
             ("leaders", self.leaders, 1),
@@ -83,6 +86,11 @@ class Rules:
             raise ModelopsError(
                 f"The objective {self.objective} is judged at concurrency 1, but {sorted(concurrency)} are measured.",
                 "Add 1 to the concurrencies, or choose another objective.",
+            )
+        if OBJECTIVES[self.objective].part == "energy" and not energy:
+            raise ModelopsError(
+                f"The objective {self.objective} needs the energy of the node's GPUs, but the node shows none.",
+                "Choose another objective, or a node with NVIDIA GPUs and their driver.",
             )
 
 

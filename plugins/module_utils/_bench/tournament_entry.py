@@ -58,6 +58,7 @@ TOURNAMENT_SPEC: t.Final[dict[str, t.Any]] = {
     "leaders": {"type": "int", "default": 2},
     "margin": {"type": "float", "default": 0.1},
     "concurrency": {"type": "list", "elements": "int", "default": []},
+    "energy": {"type": "bool", "default": True},
     "points": {"type": "list", "elements": "dict", "default": []},
     "identity": {"type": "dict", "default": {}},
     "base": {
@@ -135,7 +136,7 @@ def _declared(params: t.Mapping[str, t.Any], *, write: bool) -> dict[str, t.Any]
         raise ModelopsError(f"limit is {params['limit']}, but must be at least 1.", "Correct limit.")
     bounds = {name: bound for name, bound in (params["bounds"] or {}).items() if bound is not None}
     rules = Rules(params["objective"], bounds, params["sessions"], params["leaders"], params["margin"])
-    rules.check(params["concurrency"])
+    rules.check(params["concurrency"], energy=params["energy"])
     field = choose(
         params["candidates"],
         params["layouts"],

@@ -17,7 +17,7 @@ from .document import Bar, Bars, Bullets, Chart, Charts, Code, Document, Notes, 
 from .figures import Series
 from .report import by_severity, findings, plain, rows, utc
 from .standings import Place, standings
-from .tournament import OBJECTIVES, Entry, State, entry_of, rules_of, steps
+from .tournament import OBJECTIVES, Entry, Rules, State, entry_of, rules_of, scores, steps
 
 _OUTCOMES: t.Final[dict[str, str]] = {"winner": "better", "failed": "worse", "lost": "same", "open": "same"}
 
@@ -57,6 +57,13 @@ def headline(state: State) -> str:
     left = steps(state)
     if left:
         return f"The tournament is not over: {len(left)} measurements are left in this round."
+    measured = [e for e in state["candidates"] if not e["lost"] and any(one.whole for one in scores(state, e))]
+    if measured:
+        within = f" within the bounds ({_bounds(rules_of(state))})" if rules_of(state).bounds else ""
+        return (
+            f"None of the {len(measured)} candidates that were measured has a point that counts for {objective.name}"
+            f"{within}. What each lacks is named: loosen tournament_bounds, or choose another tournament_objective."
+        )
     return (
         "No candidate could be deployed and measured. Mend what is named, and name in tournament_retry what to try "
         "again, or begin anew: tournament_resume=false."
@@ -91,13 +98,16 @@ def _won(places: list[Place]) -> bool:
     return places[0].outcome == "winner"
 
 
+def _bounds(rules: Rules) -> str:
+    return ", ".join(f"median {name} up to {bound:g}" for name, bound in sorted(rules.bounds.items()))
+
+
 def _facts(state: State) -> list[tuple[str, str]]:
     rules, records = rules_of(state), records_of(state)
-    bounds = ", ".join(f"median {name} up to {bound:g}" for name, bound in sorted(rules.bounds.items()))
     ended = max((record["ended_unix"] for record in records), default=state["created_unix"])
     return [
         ("Objective", OBJECTIVES[rules.objective].name),
-        ("Bounds", bounds or "none"),
+        ("Bounds", _bounds(rules) or "none"),
         (
             "Measured",
             f"every candidate once; up to {rules.leaders} leaders {rules.sessions} times, in turns",
@@ -154,7 +164,7 @@ def _not_claimed(state: State) -> list[str]:
     rules = rules_of(state)
     claims = ["The order holds for these loads on this node, with this vLLM; another load may have another winner."]
     if rules.sessions == 1:
-        claims.append("Each candidate was started once, which tells no difference between the leaders.")
+        claims.append("Each candidate was started once: what changes between two starts of one is not known.")
     claims.append("Candidates that were measured once and lost by less than the noise between starts might tie.")
     if any("replicas" in one["reason"] for one in state["excluded"]):
         claims.append("Layouts with several replicas were not tried; their output adds up behind a router.")

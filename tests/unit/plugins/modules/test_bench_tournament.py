@@ -274,3 +274,11 @@ def test_bench_report_writes_the_report_of_a_tournament(run_module: RunModule, t
     compared = run_module("bench_report", {"results": state_file, "baseline": results(tmp_path, "b", 1.0)})
     assert compared["failed"] is True
     assert "is a tournament, which is not compared with a baseline" in compared["msg"]
+
+
+def test_energy_is_no_objective_of_a_node_without_gpus(run_module: RunModule, tmp_path: Path) -> None:
+    given = declaration(tmp_path, objective="tokens_per_joule", energy=False)
+    answer = run_module("bench_tournament", given)
+    assert answer["msg"].startswith("The objective tokens_per_joule needs the energy of the node's GPUs")
+    assert list(tmp_path.iterdir()) == []
+    assert run_module("bench_tournament", {**given, "energy": True})["verdict"] == "open"

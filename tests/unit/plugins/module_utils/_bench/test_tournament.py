@@ -182,12 +182,22 @@ def test_starts_of_a_leader_that_do_not_count_are_repeated_but_not_for_ever() ->
     assert why(state, "tp4") == "1 of its 5 starts counts (1,000 against 900 tok/s), too few to win against tp8-ep."
 
 
-def test_one_start_of_each_tells_no_difference_between_leaders() -> None:
-    state = played(begun(sessions=1), {"tp4": [930.0], "tp8-ep": [1000.0]})
+def test_one_start_of_each_tells_no_small_difference_between_leaders() -> None:
+    state = played(begun(sessions=1), {"tp4": [955.0], "tp8-ep": [1000.0]})
     assert outcomes(state) == [("tp4", "winner"), ("tp8-ep", "lost")]
     assert why(state, "tp4") == (
-        "Not told apart from tp8-ep, which has 7.5% more (which needs 2 starts of both to be told apart), "
+        "Not told apart from tp8-ep, which has 4.7% more (within 5%, without 2 starts of both to tell noise by), "
         "and takes 4 GPUs instead of 8."
+    )
+
+
+@pytest.mark.parametrize("slow", [510.0, 930.0])
+def test_one_start_of_each_tells_a_large_difference(slow: float) -> None:
+    state = played(begun(sessions=1, margin=0.5), {"tp4": [slow], "tp8-ep": [1000.0]})
+    assert outcomes(state) == [("tp8-ep", "winner"), ("tp4", "lost")]
+    assert why(state, "tp4") == (
+        f"{1 - slow / 1000:.1%} less than tp8-ep ({slow:.0f} against 1,000 tok/s), more than 5%, without 2 starts of "
+        "both to tell noise by."
     )
 
 
@@ -336,6 +346,13 @@ def test_rules_by_which_nobody_can_win_are_refused(
     with pytest.raises(ModelopsError) as error:
         rules(**changes).check(concurrency)
     assert words in str(error.value)
+
+
+def test_energy_is_no_objective_without_gpus_to_read_it_from() -> None:
+    with pytest.raises(ModelopsError, match="tokens_per_joule needs the energy of the node's GPUs"):
+        rules(objective="tokens_per_joule").check([1], energy=False)
+    rules(objective="tokens_per_joule").check([1], energy=True)
+    rules().check([1], energy=False)
 
 
 def test_who_does_not_take_part_has_no_outcome() -> None:

@@ -5,6 +5,9 @@
 
 from __future__ import annotations
 
+import typing as t
+
+import pytest
 from ansible_collections.modelops.vllm.plugins.module_utils._bench import markdown, page, tournament, tournament_report
 from ansible_collections.modelops.vllm.plugins.module_utils._bench.candidates import Candidate, Excluded
 from ansible_collections.modelops.vllm.plugins.module_utils._bench.document import Bars, Charts
@@ -80,6 +83,22 @@ def test_without_a_winner_it_says_so() -> None:
         in in_markdown(state)
     )
     assert "Diagrams" not in [section.title for section in tournament_report.document(state).sections]
+
+
+@pytest.mark.parametrize(
+    ("rules", "lacks"),
+    [
+        ({"bounds": {"ttft_ms": 10.0}}, "throughput within the bounds (median ttft_ms up to 10)"),
+        ({"objective": "tokens_per_joule"}, "output of a joule"),
+    ],
+)
+def test_without_a_point_that_counts_it_says_that_they_were_measured(rules: dict[str, t.Any], lacks: str) -> None:
+    state = played(begun(**rules), {"tp4": [900.0], "tp8-ep": [1000.0]})
+    assert tournament_report.verdict(state) == "no_winner"
+    assert tournament_report.headline(state) == (
+        f"None of the 2 candidates that were measured has a point that counts for {lacks}. What each lacks is named: "
+        "loosen tournament_bounds, or choose another tournament_objective."
+    )
 
 
 def test_the_text_for_a_terminal_has_the_order_the_reasons_and_what_to_keep() -> None:
