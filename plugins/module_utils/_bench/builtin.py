@@ -14,6 +14,7 @@ import json
 import os
 import pkgutil
 import random
+import struct
 import sys
 import typing as t
 
@@ -73,7 +74,7 @@ def collect(measurement: Measurement, work_dir: str) -> dict[str, t.Any] | None:
             ends = {end["index"]: end for end in map(json.loads, f)}
         with open(os.path.join(work_dir, "stream.bin"), "rb") as spool:
             streams = _read(spool, {index: end["start"] for index, end in ends.items()})
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, struct.error):
         return None
     point = measurement.point
     answers = []

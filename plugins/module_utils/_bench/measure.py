@@ -219,7 +219,12 @@ def _warm_up(job: Job, measurement: Measurement) -> tuple[list[Finding], float]:
 
     def send(prompt: str) -> None:
         target = options.target
-        streams.append(api.complete(options.server, target.model, prompt, tokens, timeout, endpoint=target.endpoint))
+        try:
+            stream = api.complete(options.server, target.model, prompt, tokens, timeout, endpoint=target.endpoint)
+        except Exception as e:
+            # A thread that dies tells nobody, and its request would be missing among those that failed.
+            stream = Stream().fail("client-error", f"{type(e).__name__}: {e}")
+        streams.append(stream)
 
     threads = [threading.Thread(target=send, args=(prompt,), daemon=True) for prompt in prompts]
     for thread in threads:

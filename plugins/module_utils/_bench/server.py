@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import secrets
 import typing as t
@@ -108,4 +109,4 @@ def _model_length(server: api.Server, model: str, status: int, document: t.Any) 
             "Set model to a served name.",
         )
     length = entries[model].get("max_model_len")
-    return int(length) if isinstance(length, (int, float)) else None
+    return int(length) if isinstance(length, (int, float)) and math.isfinite(length) else None

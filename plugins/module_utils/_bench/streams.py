@@ -24,6 +24,9 @@ PATHS: t.Final[dict[Endpoint, str]] = {"completions": "/v1/completions", "chat":
 _OUTPUT: t.Final = ("content", "tool_calls", "refusal")
 _REASONING: t.Final = ("reasoning", "reasoning_content")
 
+# Reasons with which the server ends what it could not finish, whatever the usage says.
+_BROKEN_OFF: t.Final = ("abort", "error")
+
 
 def request_body(endpoint: Endpoint, model: str, prompt: str | t.Sequence[int], max_tokens: int) -> dict[str, t.Any]:
     """A greedy, streamed request of exactly ``max_tokens``; ``prompt`` is text or, for completions, token ids."""
@@ -123,13 +126,15 @@ class Stream:
             return False
         try:
             event = json.loads(data)
-        except ValueError:
+        except (ValueError, RecursionError):
             event = None
-        if not isinstance(event, dict):
-            self.fail("bad-event", f"an event is no JSON object: {data[:200]}")
+        fault = _malformed(event)
+        if fault:
+            self.fail("bad-event", f"an event {fault}: {data[:200]}")
             return False
-        # vLLM has both forms: the object alone, and under the key.
-        if event.get("error") or event.get("object") == "error":
+        # vLLM has these forms: under the key, and the object alone, with and without its name.
+        alone = event.get("object") == "error" or ("code" in event and "choices" not in event)
+        if event.get("error") or alone:
             told = event.get("error") or event.get("message")
             self.fail("error-event", f"the stream holds an error: {json.dumps(told)[:300]}")
             return False
@@ -163,6 +168,8 @@ class Stream:
         # More events than tokens: those without a text, the last ones first, were none.
         while self._bare and self.completion_tokens is not None and self.events > self.completion_tokens:
             del self.times[self._bare.pop()]
+        if self.finish_reason in _BROKEN_OFF:
+            self.fail("error-event", f"the stream ended with the finish reason {self.finish_reason}")
         if self.kind:
             return self
         if not self.finish_reason or not self.done:
@@ -178,6 +185,29 @@ class Stream:
         if not self.times:
             return self.fail("no-events", f"no event of the stream carried one of its {max_tokens} tokens")
         return self
+
+
+def _malformed(event: t.Any) -> str:
+    """What is wrong with the form of an event; empty when it can be read."""
+    if not isinstance(event, dict):
+        return "is no JSON object"
+    choices, usage = event.get("choices") or [], event.get("usage") or {}
+    if not isinstance(choices, list) or not all(map(_is_choice, choices)):
+        return "has choices that are none"
+    counts = (
+        [usage.get(name) for name in ("prompt_tokens", "completion_tokens")] if isinstance(usage, dict) else [usage]
+    )
+    if not all(count is None or (type(count) is int and count >= 0) for count in counts):
+        return "has a usage that is no count"
+    return ""
+
+
+def _is_choice(choice: t.Any) -> bool:
+    return (
+        isinstance(choice, dict)
+        and isinstance(choice.get("delta"), (dict, type(None)))
+        and isinstance(choice.get("finish_reason"), (str, type(None)))
+    )
 
 
 @dataclass

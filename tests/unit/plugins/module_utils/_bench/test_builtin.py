@@ -80,6 +80,18 @@ def test_a_connection_that_breaks_after_the_end_broke_nothing(tmp_path: Path) ->
     assert raw["kinds"][0] == ""
 
 
+@pytest.mark.parametrize(
+    "odd",
+    ['{"choices":[null]}', '{"choices":[],"usage":"x"}', '{"choices":[],"usage":[1]}', '{"choices":[{"delta":"x"}]}'],
+)
+def test_an_event_of_another_form_fails_its_request_and_no_other(tmp_path: Path, odd: str) -> None:
+    pieces = [(10.5, 0, event(odd)), (10.6, 1, TOKEN + LAST + USAGE + DONE)]
+    spool(tmp_path, pieces, [end(0, 10.0), end(1, 10.0)])
+    raw = builtin.collect(CLOSED, str(tmp_path))
+    assert raw is not None
+    assert raw["kinds"] == ["bad-event", "", "no-answer"]
+
+
 def test_a_client_that_did_not_come_to_its_end_left_nothing(tmp_path: Path) -> None:
     (tmp_path / "stream.bin").write_bytes(HEADER.pack(1.0, 0, len(TOKEN)) + TOKEN)
     assert builtin.collect(CLOSED, str(tmp_path)) is None
