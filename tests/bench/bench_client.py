@@ -25,7 +25,8 @@ import typing as t
 from pathlib import Path
 
 from ansible_collections.modelops.vllm.plugins.module_utils._bench import command, engine, process, vllm_client
-from ansible_collections.modelops.vllm.plugins.module_utils._bench.metrics import compute, judge, read_requests
+from ansible_collections.modelops.vllm.plugins.module_utils._bench.answers import judge, read_requests
+from ansible_collections.modelops.vllm.plugins.module_utils._bench.metrics import compute
 from ansible_collections.modelops.vllm.plugins.module_utils._bench.paced import PacedServer, Truth
 from ansible_collections.modelops.vllm.plugins.module_utils._bench.points import Measurement, Point
 from ansible_collections.modelops.vllm.plugins.module_utils._errors import ModelopsError

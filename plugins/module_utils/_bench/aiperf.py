@@ -128,7 +128,7 @@ def collect(measurement: Measurement, work_dir: str) -> dict[str, t.Any] | None:
         for path in paths:
             with open(path, encoding="utf-8") as f:
                 answers += [answer_of(json.loads(line), measurement.point.output_len) for line in f if line.strip()]
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
     return arrays(answers, measurement.point.num_prompts) if answers else None
 

@@ -14,8 +14,9 @@ import typing as t
 from .._errors import ModelopsError
 from .._findings import Finding, info, warning
 from . import command, engine, process
+from .answers import read_requests
 from .command import Target
-from .metrics import compute, read_requests
+from .metrics import compute
 from .paced import PacedServer
 from .points import Measurement, Point
 
@@ -58,7 +59,8 @@ def check(client: engine.Client, target: Target, concurrency: int, tokens_per_s:
         if ran.raw is None:
             last = " | ".join(ran.log.splitlines()[-3:])[-400:]
             raise ModelopsError(f"the client ended with status {ran.rc}: {last}")
-        figures = compute(read_requests(ran.raw, point.num_prompts), 0, concurrency)
+        answered = [request for request in read_requests(ran.raw, point.num_prompts) if not request.error]
+        figures = compute(answered, 0, concurrency)
     except ModelopsError as e:
         return [warning("client-check-failed", f"The client could not be checked: {e.message}", e.remedy)]
     truth = server.truth()

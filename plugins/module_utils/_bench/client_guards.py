@@ -10,8 +10,8 @@ import math
 import statistics
 import typing as t
 
-from .._findings import Finding, warning
-from .metrics import Request
+from .._findings import Finding, error, warning
+from .answers import Request
 from .points import Point, auto_prompts
 from .prometheus import Delta
 
@@ -49,6 +49,20 @@ CLIENT_QUEUE_MS: t.Final = 10.0
 RATE_SLACK: t.Final = 0.05
 OVERLOAD_FACTOR: t.Final = 1.5
 OVERLOAD_LEAST: t.Final = 10
+
+
+def duration(figures: t.Mapping[str, t.Any]) -> list[Finding]:
+    """A load of which nobody knows how long it took: nothing of it is a rate."""
+    seconds = figures["duration_s"]
+    if seconds is not None and math.isfinite(seconds) and seconds > 0:
+        return []
+    return [
+        error(
+            "duration-unknown",
+            "The client wrote neither when its requests began nor how long they took in all, so there are no rates.",
+            "Use vLLM 0.16 or newer as the client, and keep the raw file.",
+        )
+    ]
 
 
 def few_prompts(point: Point) -> list[Finding]:

@@ -7,12 +7,14 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import typing as t
 
 from .._errors import ModelopsError
 from .._findings import Finding, error, has_errors
 from . import client_guards, guards, prometheus
-from .metrics import compute, judge, measured_part, read_requests, without_token_times
+from .answers import judge, read_requests
+from .metrics import compute, measured_part, without_token_times
 from .points import Point
 from .prometheus import Delta, Sample
 
@@ -67,7 +69,7 @@ def evaluate(
     metrics = None
     if good:
         duration = raw.get("duration")
-        seconds = float(duration) if isinstance(duration, (int, float)) else None
+        seconds = float(duration) if isinstance(duration, (int, float)) and 0 < duration < math.inf else None
         metrics = compute(good, len(failed), point.concurrency, gpus=gpus, client_duration_s=seconds, slo=slo)
     findings = [
         *guards.failures(failed, len(requests), max_failures),
@@ -98,6 +100,7 @@ def evaluate(
         withheld = client_guards.token_times(metrics, change)
         metrics = without_token_times(metrics) if withheld else metrics
         findings += [
+            *client_guards.duration(metrics),
             *withheld,
             *client_guards.late_client(metrics, change),
             # Where the client's own is withheld, the server's says as much about the queue.

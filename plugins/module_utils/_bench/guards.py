@@ -11,7 +11,7 @@ import re
 import typing as t
 
 from .._findings import Finding, error, info, warning
-from .metrics import Failure, Request
+from .answers import Failure, Request
 from .points import Point
 from .prometheus import Delta
 

@@ -2,27 +2,16 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # PRIVATE: this file is an implementation detail of modelops.vllm and may change without notice.
-"""What a benchmark client measured, read request by request, judged, and computed again. Pure.
-
-The exit status, ``failed`` and the summary figures of ``vllm bench serve`` are not used: the client exits 0 when every
-request failed, and counts a stream that broke off as a success. The arrays that ``--save-detailed`` writes are.
-"""
+"""The figures of a point, computed again from its good requests. Pure."""
 
 from __future__ import annotations
 
 import math
 import statistics
 import typing as t
-from dataclasses import dataclass
 
-from .._errors import ModelopsError
+from .answers import Request
 from .stats import summary
-
-# The arrays that every engine and version since vLLM 0.12 writes. Times are seconds.
-REQUIRED_ARRAYS: t.Final = ("input_lens", "output_lens", "ttfts", "itls", "errors")
-
-# Events that are closer together were read at once: a decode step takes longer, a client needs microseconds for one.
-ONE_READ_S: t.Final = 0.0001
 
 # What the names of the figures mean, stored beside every run: other tools give the same names to other things.
 DEFINITIONS: t.Final[dict[str, str]] = {
@@ -49,154 +38,6 @@ SLO_NAMES: t.Final = ("ttft_ms", "tpot_ms", "e2e_ms")
 
 # Share of the asked concurrency that must be in flight for a moment to belong to the steady state.
 STEADY_SHARE: t.Final = 0.95
-
-
-@dataclass(frozen=True)
-class Request:
-    """One request as the client saw it. Times in seconds; ``start_s`` on the client's own clock, if it wrote one."""
-
-    index: int
-    start_s: float | None
-    ttft_s: float
-    latency_s: float
-    itls_s: tuple[float, ...]
-    input_len: int
-    output_len: int
-    error: str
-    client_queue_s: float | None = None
-    # To the first token that is no reasoning, and the rule that an engine saw broken, where it tells them.
-    ttfo_s: float | None = None
-    kind: str = ""
-
-    @property
-    def tpot_s(self) -> float | None:
-        """Seconds an output token after the first one."""
-        return (self.latency_s - self.ttft_s) / (self.output_len - 1) if self.output_len > 1 else None
-
-    @property
-    def event_gap_s(self) -> float | None:
-        """Mean seconds between two stream events."""
-        return (self.latency_s - self.ttft_s) / (self.events - 1) if self.events > 1 else None
-
-    @property
-    def events(self) -> int:
-        """Stream events that carried tokens: the first one and one for each gap."""
-        return len(self.itls_s) + 1
-
-    @property
-    def first_read_late(self) -> bool:
-        """True when the first event was read together with the next one: it had waited, and its time is too late."""
-        return bool(self.itls_s) and self.itls_s[0] < ONE_READ_S
-
-    @property
-    def tokens_per_event(self) -> float:
-        """1.0 when each event carried one token."""
-        return self.output_len / self.events
-
-
-@dataclass(frozen=True)
-class Failure:
-    """Why one request does not count. ``kind`` is stable, ``detail`` is for people."""
-
-    index: int
-    kind: str
-    detail: str
-
-
-def read_requests(raw: t.Mapping[str, t.Any], num_prompts: int) -> list[Request]:
-    """The requests of a result file written with ``--save-detailed``, in the order in which they were sent.
-
-    Raises ModelopsError when an array is missing, has another length than ``num_prompts``, or holds no numbers.
-    """
-    missing = [name for name in REQUIRED_ARRAYS if not isinstance(raw.get(name), list)]
-    if missing:
-        raise ModelopsError(
-            f"The client's result has no list {', '.join(missing)}; requests cannot be validated without it.",
-            "Use vLLM 0.12 or newer as the client.",
-        )
-    # start_times came with vLLM 0.16, latencies and queue_times with 0.30.
-    starts = raw.get("start_times") or [None] * num_prompts
-    latencies = raw.get("latencies") or [None] * num_prompts
-    lengths = {name: len(raw[name]) for name in REQUIRED_ARRAYS}
-    queues = raw.get("queue_times") or []
-    # The client leaves the waiting times of failed requests out: without a place for each, they belong to nobody.
-    columns = {
-        "start": starts,
-        "latency": latencies,
-        "queue": queues if len(queues) == num_prompts else [None] * num_prompts,
-        # Only our own readers write these.
-        "ttfo": raw.get("ttfos") or [None] * num_prompts,
-        "kind": raw.get("kinds") or [""] * num_prompts,
-    }
-    lengths.update(start_times=len(starts), latencies=len(latencies))
-    wrong = {name: n for name, n in lengths.items() if n != num_prompts}
-    if wrong:
-        raise ModelopsError(
-            f"The client's result must hold {num_prompts} requests, but has {wrong}.",
-            "The client and this collection disagree about the number of prompts; keep the raw file and report it.",
-        )
-    try:
-        requests = [_request(raw, i, {name: column[i] for name, column in columns.items()}) for i in range(num_prompts)]
-    except (TypeError, ValueError, LookupError) as e:
-        raise ModelopsError(f"The client's result is not readable: {e}.", "Keep the raw file and report it.") from e
-    return sorted(requests, key=lambda r: (r.start_s if r.start_s is not None else 0.0, r.index))
-
-
-def _request(raw: t.Mapping[str, t.Any], index: int, extra: t.Mapping[str, t.Any]) -> Request:
-    """One request; ``extra`` are its values of the arrays that not every client writes."""
-    start, latency, queue, ttfo = (
-        None if extra[name] is None else float(extra[name]) for name in ("start", "latency", "queue", "ttfo")
-    )
-    gaps = tuple(float(gap) for gap in raw["itls"][index])
-    ttft = float(raw["ttfts"][index])
-    return Request(
-        index=index,
-        start_s=start,
-        ttft_s=ttft,
-        latency_s=ttft + sum(gaps) if latency is None else latency,
-        itls_s=gaps,
-        input_len=int(raw["input_lens"][index]),
-        output_len=int(raw["output_lens"][index]),
-        error=str(raw["errors"][index] or ""),
-        client_queue_s=queue,
-        ttfo_s=ttfo,
-        kind=extra["kind"],
-    )
-
-
-def judge(requests: t.Iterable[Request], output_len: int, max_tokens_per_event: float | None = None) -> list[Failure]:
-    """The requests that do not count, and why; an empty list when all do.
-
-    ``output_len`` is what every request asked for with ignore_eos. ``max_tokens_per_event`` is for runs that the server
-    does not confirm: a client that got no usage, because the stream broke off, counts the text with the tokenizer. That
-    can give the asked number by chance, but the events are too few for it.
-    """
-    failures = []
-    for request in requests:
-        verdict = _judge_one(request, output_len, max_tokens_per_event)
-        if verdict:
-            failures.append(Failure(request.index, *verdict))
-    return failures
-
-
-def _judge_one(request: Request, output_len: int, max_tokens_per_event: float | None) -> tuple[str, str] | None:
-    times = (request.ttft_s, request.latency_s, *request.itls_s)
-    if request.error:
-        # Tracebacks end with the line that says what happened.
-        return request.kind or "request-error", request.error.strip().splitlines()[-1][:300]
-    if request.output_len != output_len:
-        return "output-length", f"{request.output_len} tokens instead of {output_len}"
-    if request.ttft_s <= 0 or request.latency_s < request.ttft_s or not all(math.isfinite(x) and x >= 0 for x in times):
-        return "impossible-times", f"first token after {request.ttft_s} s, end after {request.latency_s} s"
-    if request.events > request.output_len:
-        return "too-many-events", f"{request.events} stream events for {request.output_len} tokens"
-    if max_tokens_per_event is not None and request.tokens_per_event > max_tokens_per_event:
-        return (
-            "stream-cut",
-            f"{request.events} stream events for {request.output_len} tokens, more than {max_tokens_per_event:.1f} in "
-            "one, and the server's counters do not confirm them",
-        )
-    return None
 
 
 def measured_part(requests: t.Sequence[Request], concurrency: int | None) -> list[Request]:

@@ -60,6 +60,20 @@ def test_the_prompts_of_others_make_it_invalid(load_fixture: LoadFixture) -> Non
     assert ids(verdict) == {"few-prompts", "other-traffic"}
 
 
+@pytest.mark.parametrize("seconds", [-1, 0, float("nan"), float("inf"), None, "1"])
+def test_without_start_times_and_a_duration_there_is_no_rate_to_believe(
+    load_fixture: LoadFixture, seconds: object
+) -> None:
+    data = {**result(load_fixture), "duration": seconds}
+    del data["start_times"]
+    verdict = evaluate(data, POINT)
+    assert not verdict.valid
+    assert "duration-unknown" in ids(verdict)
+    assert verdict.metrics is not None
+    assert (verdict.metrics["duration_s"], verdict.metrics["output_tokens_per_s"]) == (None, None)
+    assert evaluate({**data, "duration": 2.0}, POINT).valid
+
+
 def test_without_counters_a_run_is_valid_and_says_so(load_fixture: LoadFixture) -> None:
     verdict = evaluate(result(load_fixture), POINT)
     assert verdict.valid

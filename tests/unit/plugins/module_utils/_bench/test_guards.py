@@ -10,7 +10,7 @@ import typing as t
 
 import pytest
 from ansible_collections.modelops.vllm.plugins.module_utils._bench import client_guards, guards
-from ansible_collections.modelops.vllm.plugins.module_utils._bench.metrics import Failure, Request
+from ansible_collections.modelops.vllm.plugins.module_utils._bench.answers import Failure, Request
 from ansible_collections.modelops.vllm.plugins.module_utils._bench.points import Point
 from ansible_collections.modelops.vllm.plugins.module_utils._bench.prometheus import Delta
 from ansible_collections.modelops.vllm.plugins.module_utils._findings import Finding

@@ -10,7 +10,7 @@ import re
 import typing as t
 
 import pytest
-from ansible_collections.modelops.vllm.plugins.module_utils._bench.metrics import judge, read_requests
+from ansible_collections.modelops.vllm.plugins.module_utils._bench.answers import judge, read_requests
 from ansible_collections.modelops.vllm.plugins.module_utils._bench.streams import (
     Answer,
     EventReader,
