@@ -127,7 +127,7 @@ def _server_side(
                 "Look at the server's log: it crashed or was stopped.",
             )
         ]
-    if prometheus.restarted(before, after):
+    if prometheus.restarted(before, *between, after):
         return None, [
             error(
                 "server-restarted",

@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 import re
 import typing as t
 from dataclasses import dataclass, field
@@ -33,6 +35,8 @@ _SUMS: t.Final[dict[str, str]] = {
     "accepted_tokens": "vllm:spec_decode_num_accepted_tokens_total",
 }
 _FIELDS: t.Final = {metric: name for name, metric in _SUMS.items()}
+# Those that only grow while a process lives.
+_GROWING: t.Final = tuple(name for name, metric in _SUMS.items() if metric.endswith(("_total", "_sum", "_count")))
 _FINISHED: t.Final = "vllm:request_success_total"
 _KV_USAGE: t.Final = "vllm:kv_cache_usage_perc"
 _START_TIME: t.Final = "process_start_time_seconds"
@@ -76,7 +80,10 @@ class Sample:
 
 
 def parse(text: str) -> Sample | None:
-    """The sample in a Prometheus text page; None when the page has no metric of vLLM."""
+    """The sample in a Prometheus text page; None when the page has no metric of vLLM.
+
+    NaN and infinity are legal values of the format, and no figures: a sum with one of them is not known.
+    """
     values: dict[str, float] = {}
     finished: dict[str, float] = {}
     settings: dict[str, str] = {}
@@ -99,7 +106,9 @@ def parse(text: str) -> Sample | None:
             values["start_time"] = value
         elif name == _CACHE_CONFIG:
             settings = {k: v for k, v in _LABEL.findall(labels) if k in CACHE_SETTINGS}
-    return Sample(**values, finished=finished or None, settings=settings) if seen else None
+    known = {name: value for name, value in values.items() if math.isfinite(value)}
+    whole = bool(finished) and all(map(math.isfinite, finished.values()))
+    return Sample(**known, finished=finished if whole else None, settings=settings) if seen else None
 
 
 def total(samples: t.Sequence[Sample | None]) -> Sample | None:
@@ -131,11 +140,20 @@ def _number(text: str) -> float | None:
         return None
 
 
-def restarted(before: Sample, after: Sample) -> bool:
-    """True when the server process is another one than before, or a counter went back."""
+def restarted(*samples: Sample) -> bool:
+    """True when among these, in order of time, the server process is another one than before, or a counter went back.
+
+    Without the start time only those in between can tell: after it the counters soon pass what they were before.
+    """
+    return any(_went_back(earlier, later) for earlier, later in itertools.pairwise(samples))
+
+
+def _went_back(before: Sample, after: Sample) -> bool:
     if None not in (before.start_time, after.start_time) and before.start_time != after.start_time:
         return True
-    steps = (_minus(getattr(after, name), getattr(before, name)) for name in ("generation_tokens", "prompt_tokens"))
+    steps = [_minus(getattr(after, name), getattr(before, name)) for name in _GROWING]
+    if before.finished is not None and after.finished is not None:
+        steps.append(sum(after.finished.values()) - sum(before.finished.values()))
     return any(step is not None and step < 0 for step in steps)
 
 

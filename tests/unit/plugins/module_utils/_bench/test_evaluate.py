@@ -74,6 +74,13 @@ def test_without_start_times_and_a_duration_there_is_no_rate_to_believe(
     assert evaluate({**data, "duration": 2.0}, POINT).valid
 
 
+def test_a_restart_that_only_a_look_in_between_shows_makes_it_invalid(load_fixture: LoadFixture) -> None:
+    before, after = (dataclasses.replace(one, start_time=None) for one in (BEFORE, AFTER))
+    verdict = evaluate(result(load_fixture), POINT, before=before, after=after, between=[Sample(generation_tokens=0.0)])
+    assert not verdict.valid
+    assert "server-restarted" in ids(verdict)
+
+
 def test_without_counters_a_run_is_valid_and_says_so(load_fixture: LoadFixture) -> None:
     verdict = evaluate(result(load_fixture), POINT)
     assert verdict.valid

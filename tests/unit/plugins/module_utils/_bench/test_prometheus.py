@@ -56,6 +56,33 @@ def test_engines_are_added_up_and_the_fullest_cache_counts() -> None:
     assert sample.generation_tokens is None
 
 
+@pytest.mark.parametrize("value", ["NaN", "+Inf", "-Inf"])
+def test_what_is_no_figure_leaves_its_sum_unknown(value: str) -> None:
+    page = [
+        'vllm:num_requests_running{engine="0"} 3.0',
+        f'vllm:num_requests_running{{engine="1"}} {value}',
+        f"vllm:generation_tokens_total {value}",
+        "vllm:prompt_tokens_total 5",
+        'vllm:request_success_total{finished_reason="length"} 5',
+        f'vllm:request_success_total{{finished_reason="abort"}} {value}',
+        f"process_start_time_seconds {value}",
+    ]
+    sample = parse("\n".join(page))
+    assert sample == Sample(prompt_tokens=5.0)
+    assert sample.busy == 0
+    change = delta(sample, sample)
+    assert (change.generation_tokens, change.finished, change.prompt_tokens) == (None, None, 0)
+
+
+def test_a_restart_within_the_load_shows_although_the_counters_passed_what_they_were() -> None:
+    before, after = (Sample(generation_tokens=n, finished={"length": n}) for n in (10.0, 500.0))
+    assert not restarted(before, after)
+    assert not restarted(before, Sample(generation_tokens=200.0), after)
+    assert restarted(before, Sample(generation_tokens=0.0), after)
+    assert restarted(before, Sample(finished={"length": 4.0, "abort": 5.0}), after)
+    assert restarted(Sample(preemptions=5.0), Sample(preemptions=4.0))
+
+
 def test_replicas_are_added_up_and_the_fullest_cache_counts() -> None:
     one = Sample(
         start_time=1000.5,
