@@ -266,8 +266,9 @@ options:
     version_added: 1.1.0
   resume:
     description:
-      - Whether to continue the newest run in O(results_dir) that measured the same, when a valid measurement of the
-        asked points and repeats is missing in it. Else a new run is made.
+      - Whether to continue the newest run in O(results_dir) that measured the same, with the same O(slo),
+        O(gpu_uuids), O(gpu_hour_price) and O(currency), when a valid measurement of the asked points and repeats is
+        missing in it. Else a new run is made.
       - What is measured again gets new prompts.
     type: bool
     default: false

@@ -84,7 +84,7 @@ def look_up(metrics: t.Mapping[str, t.Any] | None, path: t.Iterable[str]) -> flo
     value: t.Any = metrics
     for key in path:
         value = value.get(key) if isinstance(value, t.Mapping) else None
-    return float(value) if isinstance(value, (int, float)) else None
+    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
 
 
 @dataclass(frozen=True)

@@ -90,12 +90,17 @@ def run(options: Options, tell: t.Callable[[str], None] = lambda _line: None) ->
         max_failures=options.max_failures,
         host=_host(options, place, library, client),
     )
+    settings = _settings(options)
     findings += _versions(facts.version, client)
     schedule = points.schedule(options.points, options.repeats, base_seed)
     names = [measurement.name for measurement in schedule]
     earlier = None
     if options.resume:
-        earlier = storage.find_unfinished(options.results_dir, lambda other: alike(identity, other), names)
+        earlier = storage.find_unfinished(
+            options.results_dir,
+            lambda other: alike(identity, other["identity"]) and other.get("settings") == settings,
+            names,
+        )
     run_dir, records = earlier or (storage.create_run_dir(options.results_dir), {})
     if not records:
         storage.write_text(os.path.join(run_dir, storage.DEFINITIONS_FILE), json.dumps(DEFINITIONS, indent=2) + "\n")
@@ -110,6 +115,7 @@ def run(options: Options, tell: t.Callable[[str], None] = lambda _line: None) ->
             run=os.path.basename(run_dir),
             base_seed=base_seed,
             identity=identity,
+            settings=settings,
             run_findings=as_dicts(findings),
         )
         # Errors of the server and of other libraries may quote anything.
@@ -131,6 +137,16 @@ def run(options: Options, tell: t.Callable[[str], None] = lambda _line: None) ->
         valid=not has_errors(findings) and bool(ordered) and all(record["valid"] for record in ordered),
         resumed=earlier is not None,
     )
+
+
+def _settings(options: Options) -> dict[str, t.Any]:
+    """What the figures of a run are computed with, beside what is measured: one run has one of each."""
+    return {
+        "slo": dict(options.slo),
+        "gpu_uuids": sorted(set(options.gpu_uuids)),
+        "gpu_hour_price": options.gpu_hour_price,
+        "currency": options.currency,
+    }
 
 
 def _measure_all(

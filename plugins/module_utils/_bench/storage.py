@@ -10,6 +10,7 @@ import contextlib
 import glob
 import gzip
 import json
+import math
 import os
 import secrets
 import tempfile
@@ -17,12 +18,50 @@ import time
 import typing as t
 
 from .._errors import ModelopsError, NotBuiltError
+from .._findings import warning
+from . import origin
 
 SCHEMA_VERSION: t.Final = 1
 POINTS_FILE: t.Final = "points.jsonl"
 RAW_DIR: t.Final = "raw"
 # What the figures mean, for readers that have the directory only.
 DEFINITIONS_FILE: t.Final = "definitions.json"
+
+# What a record has where, so that whoever reads it need not ask.
+_NUMBER: t.Final = (int, float)
+_NULL: t.Final = type(None)
+_ABSENT: t.Final = object()
+_FORM: t.Final[dict[str, tuple[type, ...]]] = {
+    "run": (str,),
+    "point": (dict,),
+    "point.id": (str,),
+    "point.concurrency": (int, _NULL),
+    "point.input_len": (int, _NULL),
+    "point.output_len": (int, _NULL),
+    "point.num_prompts": (int, _NULL),
+    "repeat": (int,),
+    "valid": (bool,),
+    "started_unix": (*_NUMBER, _NULL),
+    "ended_unix": (*_NUMBER, _NULL),
+    "metrics": (dict, _NULL),
+    "server": (dict, _NULL),
+    "findings": (list,),
+    "run_findings": (list,),
+    "identity": (dict,),
+    "identity.model": (str,),
+    "identity.given": (dict,),
+}
+# What only a measurement has, not the figures that somebody has published.
+_MEASURED: t.Final[dict[str, tuple[type, ...]]] = {
+    "identity.client": (dict,),
+    "identity.client.place": (str,),
+    "identity.server": (dict,),
+    "identity.load": (dict,),
+    "identity.load.dataset": (str,),
+}
+_FINDING: t.Final = {"id": (str,), "severity": (str,), "message": (str,), "remedy": (str,), "numbers": (dict,)}
+
+_REMEDY: t.Final = f"Give the {POINTS_FILE} as vllm_bench wrote it, or measure again."
 
 # Texts make up most of a raw file and say nothing about speed.
 _STRIPPED: t.Final = ("generated_texts",)
@@ -88,35 +127,98 @@ def find_points(path: str) -> str:
 def read_records(path: str) -> list[dict[str, t.Any]]:
     """All records of a points file or a run's directory, in order.
 
-    Raises ModelopsError for a file that is empty or torn, and NotBuiltError for another schema version.
+    A last line that was torn when the run was ended is left out, and told by a finding of the run. Raises ModelopsError
+    for a file that is empty or damaged elsewhere, and NotBuiltError for another schema version.
     """
     found = find_points(path)
-    with open(found, encoding="utf-8") as f:
-        records = _parse(f, found)
+    records, whole, size = _read(found)
     if not records:
         raise ModelopsError(f"{found} holds no record.", "The run measured nothing; run it again.")
+    if whole < size:
+        torn = warning(
+            "line-torn",
+            f"The last line of {POINTS_FILE} was torn when the run was ended, and is left out.",
+            "Continue the run with resume.",
+            bytes=size - whole,
+        )
+        records[-1]["run_findings"] = [*records[-1]["run_findings"], torn.as_dict()]
     return records
 
 
-def _parse(lines: t.Iterable[str], path: str) -> list[dict[str, t.Any]]:
-    records = []
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        try:
-            record = json.loads(line)
-            version = record["schema_version"]
-        except (ValueError, KeyError, TypeError) as e:
-            raise ModelopsError(
-                f"Line {number} of {path} is no benchmark record: {e!r}.", "Use the file as vllm_bench wrote it."
-            ) from e
-        if version != SCHEMA_VERSION:
-            raise NotBuiltError(
-                f"Reading results of schema version {version!r} ({path})",
-                f"This version reads {SCHEMA_VERSION}; measure again or use the version that wrote the file.",
-            )
-        records.append(record)
-    return records
+def _read(path: str) -> tuple[list[dict[str, t.Any]], int, int]:
+    """The records, how many bytes they take, and how many the file has: what follows them is one torn line."""
+    try:
+        with open(path, "rb") as f:
+            data = f.read()
+    except OSError as e:
+        raise ModelopsError(f"{path} cannot be read: {e.strerror or e}.", "Correct the permissions.") from e
+    *lines, last = data.split(b"\n")
+    records = [_record(line, number, path) for number, line in enumerate(lines, 1) if line.strip()]
+    whole = len(data) - len(last)
+    if last.strip() and not _torn(last):
+        records.append(_record(last, len(lines) + 1, path))
+        whole = len(data)
+    return records, whole, len(data)
+
+
+def _torn(line: bytes) -> bool:
+    """Whether a line without its end is the beginning of a record."""
+    try:
+        json.loads(line)
+    except ValueError:
+        return line.startswith(b"{")
+    return False
+
+
+def _record(line: bytes, number: int, path: str) -> dict[str, t.Any]:
+    """One line. Raises ModelopsError for what is no record, and NotBuiltError for one of another schema version."""
+    try:
+        record = json.loads(line.decode(), parse_constant=_finite, parse_float=_finite)
+        # Half a character is legal in JSON, and in no file that is made of it.
+        json.dumps(record, ensure_ascii=False).encode()
+    except (ValueError, RecursionError) as e:
+        reason = f"byte {e.start + 1} is no text" if isinstance(e, (UnicodeDecodeError, UnicodeEncodeError)) else str(e)
+        raise ModelopsError(f"Line {number} of {path} is no benchmark record: {reason}.", _REMEDY) from e
+    version = record.get("schema_version") if isinstance(record, dict) else None
+    if version is not None and version != SCHEMA_VERSION:
+        raise NotBuiltError(
+            f"Reading results of schema version {version!r} ({path})",
+            f"This version reads {SCHEMA_VERSION}; measure again or use the version that wrote the file.",
+        )
+    fault = _fault(record) if version is not None else "it has no schema_version"
+    if fault:
+        raise ModelopsError(f"Line {number} of {path} is no benchmark record: {fault}.", _REMEDY)
+    return t.cast("dict[str, t.Any]", record)
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text} is no figure")
+    return number
+
+
+def _fault(record: dict[str, t.Any]) -> str:
+    """What a record lacks; empty when it has all that it is read for."""
+    form = _FORM if origin.source([record]) else _FORM | _MEASURED
+    lacks = _lacking(record, form)
+    if lacks:
+        return f"it has no {lacks}"
+    for name in ("findings", "run_findings"):
+        if not all(isinstance(one, dict) and not _lacking(one, _FINDING) for one in record[name]):
+            return f"its {name} are none"
+    return ""
+
+
+def _lacking(value: dict[str, t.Any], form: t.Mapping[str, tuple[type, ...]]) -> str:
+    """The first of these keys, dotted, that is not there or has another type; empty when all are as they should be."""
+    for path, types in form.items():
+        found: t.Any = value
+        for key in path.split("."):
+            found = found.get(key, _ABSENT) if isinstance(found, dict) else _ABSENT
+        if not isinstance(found, types):
+            return path
+    return ""
 
 
 def name_of(record: t.Mapping[str, t.Any]) -> str:
@@ -132,24 +234,22 @@ def latest(records: t.Iterable[dict[str, t.Any]]) -> list[dict[str, t.Any]]:
 def find_unfinished(
     results_dir: str, alike: t.Callable[[t.Mapping[str, t.Any]], bool], names: t.Collection[str]
 ) -> tuple[str, dict[str, dict[str, t.Any]]] | None:
-    """The newest run whose identity is ``alike``, with its valid records by name; None when all ``names`` are there.
+    """The newest run whose first record is ``alike``, with its valid records by name; None when it has all ``names``.
 
     A last line that was torn when the run was ended is cut off. Files that are no results are passed over.
     """
     for path in sorted(glob.glob(os.path.join(glob.escape(results_dir), "*", POINTS_FILE)), reverse=True):
-        with open(path, "rb") as f:
-            data = f.read()
-        whole = data.rfind(b"\n") + 1
         try:
-            records = latest(_parse(data[:whole].decode("utf-8", "replace").splitlines(), path))
+            found, whole, size = _read(path)
         except ModelopsError:
             continue
-        if not records or not alike(records[0].get("identity") or {}):
+        records = latest(found)
+        if not records or not alike(records[0]):
             continue
         done = {name_of(record): record for record in records if record["valid"]}
         if all(name in done for name in names):
             return None
-        if whole < len(data):
+        if whole < size:
             os.truncate(path, whole)
         return os.path.dirname(path), done
     return None

@@ -421,10 +421,13 @@ class TestMeasuring:
         assert report["verdict"] == "recorded"
         assert len(Path(report["files"][0]).read_text().splitlines()) == 3
 
-    def test_another_identity_is_not_continued(self, run_module: RunModule, tmp_path: Path) -> None:
+    @pytest.mark.parametrize("other", [{"identity": {"layout": "tp4"}}, {"slo": {"e2e_ms": 5.0}}, {"currency": "EUR"}])
+    def test_another_identity_is_not_continued_nor_are_other_settings(
+        self, run_module: RunModule, tmp_path: Path, other: dict[str, t.Any]
+    ) -> None:
         with MockOpenAI() as mock:
             first = run_module("vllm_bench", params(tmp_path, mock.url, identity={"layout": "tp2"}))
-            given = params(tmp_path, mock.url, identity={"layout": "tp4"}, repeats=2, resume=True)
+            given = params(tmp_path, mock.url, **{"identity": {"layout": "tp2"}, **other}, repeats=2, resume=True)
             second = run_module("vllm_bench", given)
         assert first["results_file"] != second["results_file"]
         assert second["resumed"] is False

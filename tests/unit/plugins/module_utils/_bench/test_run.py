@@ -6,10 +6,12 @@
 from __future__ import annotations
 
 import time
+import types
 import typing as t
 
 import pytest
-from ansible_collections.modelops.vllm.plugins.module_utils._bench.run import _Clock
+from ansible_collections.modelops.vllm.plugins.module_utils._bench.measure import Options
+from ansible_collections.modelops.vllm.plugins.module_utils._bench.run import _Clock, _settings
 
 
 @pytest.fixture
@@ -59,3 +61,18 @@ def test_what_the_clock_ended_says_nothing_about_the_server(
     assert not clock.cut(seen)
     now[0] += 1
     assert clock.cut(seen) is cut
+
+
+def test_a_run_is_continued_with_the_settings_of_its_figures() -> None:
+    def settings(**changes: t.Any) -> dict[str, t.Any]:
+        given = {"slo": {}, "gpu_uuids": [], "gpu_hour_price": None, "currency": "USD", **changes}
+        return _settings(t.cast("Options", types.SimpleNamespace(**given)))
+
+    assert settings(gpu_uuids=["b", "a", "b"]) == settings(gpu_uuids=["a", "b"])
+    different: list[dict[str, t.Any]] = [
+        {"slo": {"ttft_ms": 5.0}},
+        {"gpu_uuids": ["a"]},
+        {"gpu_hour_price": 1.5},
+        {"currency": "EUR"},
+    ]
+    assert all(settings(**changes) != settings() for changes in different)

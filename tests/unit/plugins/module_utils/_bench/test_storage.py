@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import functools
 import gzip
 import json
 import stat
@@ -14,12 +15,14 @@ import pytest
 from ansible_collections.modelops.vllm.plugins.module_utils._bench import storage
 from ansible_collections.modelops.vllm.plugins.module_utils._errors import ModelopsError, NotBuiltError
 
+from tests.support.bench_records import record
+
 
 def test_records_are_appended_and_read_back(tmp_path: Path) -> None:
     run_dir = storage.create_run_dir(str(tmp_path))
-    records = [{"schema_version": 1, "point": n} for n in (1, 2)]
-    for record in records:
-        storage.append_record(run_dir, record)
+    records = [record(repeat=n) for n in (1, 2)]
+    for one in records:
+        storage.append_record(run_dir, one)
     assert storage.read_records(run_dir) == storage.read_records(f"{run_dir}/points.jsonl") == records
     assert Path(run_dir).parent == tmp_path
 
@@ -46,13 +49,37 @@ def test_nan_is_no_result(tmp_path: Path) -> None:
         storage.append_record(run_dir, {"schema_version": 1, "x": float("nan")})
 
 
+def without(*keys: str) -> str:
+    """A record that lacks this key, as a file."""
+    damaged = record()
+    *parents, last = keys
+    del functools.reduce(dict.__getitem__, parents, damaged)[last]
+    return json.dumps(damaged) + "\n"
+
+
 @pytest.mark.parametrize(
     ("text", "error", "words"),
     [
         ("", ModelopsError, "holds no record"),
-        ('{"schema_version": 1}\n{"schema', ModelopsError, "Line 2"),
-        ('{"other": 1}\n', ModelopsError, "Line 1"),
-        ("[1]\n", ModelopsError, "Line 1"),
+        (
+            f'{json.dumps(record())}\n{{"schema\n{json.dumps(record())}\n',
+            ModelopsError,
+            "Line 2 of .*points.jsonl is no",
+        ),
+        ('{"other": 1}\n', ModelopsError, "Line 1 of .* it has no schema_version"),
+        ("[1]\n", ModelopsError, "Line 1 of .* it has no schema_version"),
+        ("[1]", ModelopsError, "Line 1 of .* it has no schema_version"),
+        ("[" * 100000 + "\n", ModelopsError, "Line 1 of"),
+        ('{"schema_version": 1}\n', ModelopsError, "it has no run"),
+        ('{"schema_ver', ModelopsError, "holds no record"),
+        (without("point"), ModelopsError, "it has no point"),
+        (without("identity", "given"), ModelopsError, "it has no identity.given"),
+        (without("identity", "client", "place"), ModelopsError, "it has no identity.client.place"),
+        (json.dumps(record(valid="yes")), ModelopsError, "it has no valid"),
+        (json.dumps(record(findings=[{"id": "x"}])), ModelopsError, "its findings are none"),
+        (json.dumps(record(metrics={"x": float("nan")})), ModelopsError, "NaN is no figure"),
+        (json.dumps(record(metrics={"x": 5})).replace("5}", "1e999}"), ModelopsError, "1e999 is no figure"),
+        (json.dumps(record(run="\ud800")), ModelopsError, "Line 1 of .* is no text"),
         ('{"schema_version": 2}\n', NotBuiltError, "schema version 2"),
     ],
 )
@@ -61,6 +88,29 @@ def test_other_files_are_refused(tmp_path: Path, text: str, error: type[Modelops
     path.write_text(text)
     with pytest.raises(error, match=words):
         storage.read_records(str(path))
+
+
+def test_a_packed_file_is_refused_without_its_bytes(tmp_path: Path) -> None:
+    path = tmp_path / "points.jsonl"
+    path.write_bytes(b"\x1f\x8b\x08\n\xff\xfe")
+    with pytest.raises(ModelopsError) as found:
+        storage.read_records(str(path))
+    assert str(found.value) == (
+        f"Line 1 of {path} is no benchmark record: byte 2 is no text. Give the points.jsonl as vllm_bench wrote it, or "
+        "measure again."
+    )
+
+
+def test_the_torn_line_of_a_killed_run_is_left_out_and_told(tmp_path: Path) -> None:
+    path = tmp_path / "points.jsonl"
+    path.write_text(json.dumps(record()) + '\n{"schema_ver')
+    (read,) = storage.read_records(str(path))
+    (told,) = read["run_findings"]
+    assert {**read, "run_findings": []} == record()
+    assert (told["id"], told["severity"], told["numbers"]) == ("line-torn", "warning", {"bytes": 12})
+    # Whole, it may lack the end of its line.
+    path.write_text(json.dumps(record()))
+    assert storage.read_records(str(path)) == [record()]
 
 
 def test_missing_results_are_named(tmp_path: Path) -> None:
@@ -93,13 +143,14 @@ def run_of(results: Path, name: str, *lines: str) -> Path:
 
 
 def line(repeat: int, valid: bool = True, identity: str = "a") -> str:
-    record = {"schema_version": 1, "point": {"id": "c1"}, "repeat": repeat, "valid": valid, "identity": {"x": identity}}
-    return json.dumps(record) + "\n"
+    one = record(repeat=repeat, valid=valid)
+    one["point"]["id"], one["identity"]["model"] = "c1", identity
+    return json.dumps(one) + "\n"
 
 
 def find(results: Path, repeats: int) -> tuple[str, list[str]] | None:
     names = [f"c1-r{n}" for n in range(1, repeats + 1)]
-    found = storage.find_unfinished(str(results), lambda identity: identity == {"x": "a"}, names)
+    found = storage.find_unfinished(str(results), lambda first: first["identity"]["model"] == "a", names)
     return found and (Path(found[0]).name, list(found[1]))
 
 
@@ -109,6 +160,8 @@ def test_the_newest_run_of_the_same_is_continued(tmp_path: Path) -> None:
     other = run_of(tmp_path, "3", line(1, identity="b"), "{torn")
     run_of(tmp_path, "4", "no record\n")
     run_of(tmp_path, "5", '{"schema_version": 2}\n')
+    run_of(tmp_path, "7", '{"schema_version": 1}\n')
+    run_of(tmp_path, "8", line(1).replace('"given"', '"taken"'))
     run_of(tmp_path, "6")
     assert find(tmp_path, 2) == ("2", ["c1-r1"])
     # It is complete for one repeat, although an older run is there.
