@@ -17,6 +17,8 @@ from .figures import Series
 _LEADING: t.Final = ("point.id", "repeat", "valid", "findings", "run", "started_unix", "ended_unix")
 # What is in the columns; the identity is the same in each line and stays in points.jsonl.
 _PARTS: t.Final = ("point", "metrics", "energy", "cost", "server", "client")
+# Spreadsheets run what begins like this; currencies, versions and labels come from outside.
+_FORMULA: t.Final = ("=", "+", "-", "@", "\t", "\r")
 
 
 def csv_table(series: t.Sequence[Series]) -> str:
@@ -38,5 +40,10 @@ def csv_table(series: t.Sequence[Series]) -> str:
     out = io.StringIO()
     writer = csv.DictWriter(out, [*leading, *others], lineterminator="\n", restval="", extrasaction="ignore")
     writer.writeheader()
-    writer.writerows(rows)
+    writer.writerows({name: _cell(value) for name, value in row.items()} for row in rows)
     return out.getvalue()
+
+
+def _cell(value: t.Any) -> t.Any:
+    """The value, where a text could be a formula with a mark that keeps it a text; numbers stay numbers."""
+    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value

@@ -8,7 +8,9 @@ from __future__ import annotations
 import csv
 import io
 
+from ansible_collections.modelops.vllm.plugins.module_utils._bench.compare import group
 from ansible_collections.modelops.vllm.plugins.module_utils._bench.export import csv_table
+from ansible_collections.modelops.vllm.plugins.module_utils._bench.figures import Series
 from ansible_collections.modelops.vllm.plugins.module_utils._bench.report import build
 
 from tests.support.bench_records import failed, record
@@ -31,3 +33,19 @@ def test_a_line_of_a_record_without_figures_is_empty_there() -> None:
     (line,) = csv.DictReader(io.StringIO(csv_table(build([failed(metrics=None)]).series)))
     assert line["point.concurrency"] == "8"
     assert line.get("metrics.output_tokens_per_s") in (None, "")
+
+
+def test_no_text_is_a_formula_and_numbers_stay_numbers() -> None:
+    texts = {"a": "=1+1", "b": "+x", "c": "-x", "d": "@x", "e": "\tx", "f": "\rx", "g": "x=1", "h": -1.5, "i": ""}
+    (row,) = csv.DictReader(io.StringIO(csv_table([Series("result", group([record(1, client=texts)]))]), newline=""))
+    assert [row[f"client.{name}"] for name in texts] == [
+        "'=1+1",
+        "'+x",
+        "'-x",
+        "'@x",
+        "'\tx",
+        "'\rx",
+        "x=1",
+        "-1.5",
+        "",
+    ]
