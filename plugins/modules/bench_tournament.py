@@ -38,6 +38,7 @@ options:
     description:
       - Who takes part, as ids of layouts, or as mappings with C(layout), C(args) (flags of vLLM by their long names
         without dashes) and C(env).
+      - They may not differ in a secret, which would be in their names.
       - Empty for the valid ones of O(layouts).
     type: list
     elements: raw

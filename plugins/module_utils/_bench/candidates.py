@@ -15,6 +15,7 @@ import typing as t
 from dataclasses import dataclass, field
 
 from .._errors import ModelopsError
+from .identity import is_secret, scrub
 
 Value = t.Any
 Layout = t.Mapping[str, t.Any]
@@ -105,6 +106,7 @@ def choose(
     candidates = []
     for base, settings in itertools.product(bases, _settings(axes or {})):
         candidates.append(dataclasses.replace(base, args={**base.args, **settings[0]}, env={**base.env, **settings[1]}))
+    _refuse_secrets(candidates)
     kept, judged = _judge(candidates, known)
     twice = sorted({c.id for c in kept if [other.id for other in kept].count(c.id) > 1})
     if twice:
@@ -122,12 +124,25 @@ def _given(one: object, known: t.Mapping[str, Layout]) -> Candidate:
     raw: object = {"layout": one} if isinstance(one, str) else one
     if not isinstance(raw, t.Mapping) or not raw.get("layout") or set(raw) - set(_KEYS):
         raise ModelopsError(
-            f"{one!r} is no candidate: it must have a layout, and may have {', '.join(_KEYS[1:])} and nothing else.",
+            f"{scrub(one)!r} is no candidate: it must have a layout, and may have {', '.join(_KEYS[1:])} and nothing "
+            "else.",
             "Give the id of a layout, or layout with args (flags of vLLM) and env.",
         )
     layout = str(raw["layout"])
     env = {str(name): str(value) for name, value in (raw.get("env") or {}).items()}
     return Candidate(layout, dict(raw.get("args") or {}), env, known.get(layout, {}).get("gpus"))
+
+
+def _refuse_secrets(candidates: t.Iterable[Candidate]) -> None:
+    """Raises ModelopsError for a setting whose value is a secret: it would be in the candidate's name, which is in
+    reports, logs and paths."""
+    settings = [(name, str(value)) for one in candidates for name, value in [*one.args.items(), *one.env.items()]]
+    found = sorted({name for name, value in settings if is_secret(name, value)})
+    if found:
+        raise ModelopsError(
+            f"Candidates differ in {', '.join(found)}, whose value is a secret and would be in their names.",
+            "Set it for all of them, in serve_env or the variable of its own.",
+        )
 
 
 def _planned(

@@ -86,7 +86,7 @@ def evaluate(
             if change or not server_findings
             else []
         ),
-        *guards.prefix_cache(change),
+        *guards.prefix_cache(change, before),
         *guards.preemptions(change),
         *guards.speculation(change, random_prompts),
         *guards.shape(good, point),

@@ -46,4 +46,8 @@ def csv_table(series: t.Sequence[Series]) -> str:
 
 def _cell(value: t.Any) -> t.Any:
     """The value, where a text could be a formula with a mark that keeps it a text; numbers stay numbers."""
-    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
+    if not isinstance(value, str):
+        return value
+    marked = f"'{value}" if value.startswith(_FORMULA) else value
+    # The writer quotes the ends of its own lines only, and readers take this one for another.
+    return marked.replace("\r", "\n")

@@ -13,12 +13,14 @@ import typing as t
 from .._findings import Finding, error, info, warning
 from .answers import Failure, Request
 from .points import Point
-from .prometheus import Delta
+from .prometheus import Delta, Sample
 
 # Share of a point's prompt tokens that may come out of the prefix cache: random prompts of a small vocabulary share
 # some beginnings by chance. Above the second value the time to first token is no longer that of the asked prompt.
 CACHE_HITS_NOTED: t.Final = 0.01
 CACHE_HITS_LIMIT: t.Final = 0.05
+# The server's setting without which there are none.
+_CACHING: t.Final = "enable_prefix_caching"
 
 # Share of foreign tokens (health checks, a user) that a point survives.
 FOREIGN_LIMIT: t.Final = 0.01
@@ -170,9 +172,17 @@ def confirmed(change: Delta | None, requests: t.Sequence[Request], output_len: i
     return surplus == 0 if whole == len(requests) else surplus >= 0
 
 
-def prefix_cache(change: Delta | None) -> list[Finding]:
-    """Prompts that the server knew already."""
+def prefix_cache(change: Delta | None, before: Sample | None = None) -> list[Finding]:
+    """Prompts that the server knew already; ``before`` is a sample of its page, which may not count them."""
     rate = change.prefix_hit_rate if change else None
+    if change and before and before.prefix_queries is None and before.settings.get(_CACHING) != "False":
+        return [
+            info(
+                "prefix-cache-unknown",
+                "The server does not count the hits of its prefix cache, so nobody knows whether it knew the prompts.",
+                "Leave seed unset, or serve without prefix caching.",
+            )
+        ]
     if rate is None or rate <= CACHE_HITS_NOTED:
         return []
     make = error if rate > CACHE_HITS_LIMIT else warning

@@ -16,11 +16,12 @@ from .prometheus import Sample
 MASK: t.Final = "***"
 
 # Names whose value is a secret; max_num_batched_tokens, tokenizer and the like are none. A bare "token" is one as a key
-# or a flag, but not in prose.
+# or a flag, but not in prose; a key and a pass are ones behind the name of what they open.
 _NAMES: t.Final = (
     r"(?:api|access|secret|private)[_-]?keys?|passwords?|passwd|passphrase|secrets?|credentials?|authorization"
 )
-_SECRET_NAME = re.compile(rf"(?i)(?:^|[_.-]|(?-i:(?<=[a-z0-9])(?=[A-Z])))(?:{_NAMES}|token)$")
+_OPENS: t.Final = r"(?<=[a-z0-9][_-])(?:key|pass)"
+_SECRET_NAME = re.compile(rf"(?i)(?:(?:^|[_.-]|(?-i:(?<=[a-z0-9])(?=[A-Z])))(?:{_NAMES}|token)|{_OPENS})$")
 
 # In a text a secret follows its name, which may be quoted (once more inside of JSON in JSON), behind a colon, an equal
 # sign or a space: a quoted text, a list, a mapping, or a word. What is not closed goes on to the end.
@@ -29,12 +30,12 @@ _VALUE: t.Final = (
     r"""|[^\s'",]+(?:,[^\s'",]+)*"""
 )
 _SECRET_IN_TEXT = re.compile(
-    rf"""(?i)((?<![\w.-])[\w.-]*(?:{_NAMES}|(?<=["'_.-])token)(?:\\*["'])?(?:\s*[=:]\s*|\s+(?!-)))(?:bearer\s+)?(?:{_VALUE})"""
+    rf"""(?i)((?<![\w.-])[\w.-]*(?:{_NAMES}|(?<=["'_.?&-])token|{_OPENS})(?:\\*["'])?(?:\s*[=:]\s*|\s+(?!-)))(?:bearer\s+)?(?:{_VALUE})"""
 )
 # A flag has all words up to the next flag, also in an argv that was printed as a list.
 _WORD: t.Final = r"""["']?(?!-)[^\s'",\]]+["']?"""
 _SECRET_FLAG = re.compile(
-    rf"""(?i)((?<![\w.-])--?(?:[\w.-]*[_.-])?(?:{_NAMES}|token)["']?[ \t,]+){_WORD}(?:[ \t,]+{_WORD})*"""
+    rf"""(?i)((?<![\w.-])--?(?:[\w.-]*[_.-])?(?:{_NAMES}|token|{_OPENS})["']?[ \t,]+){_WORD}(?:[ \t,]+{_WORD})*"""
 )
 _HF_TOKEN = re.compile(r"\bhf_[A-Za-z0-9]{16,}\b")
 _URL_USER = re.compile(r"""(?<=//)[^\s/'"]+(?=@)""")
@@ -52,6 +53,11 @@ def redact(text: str, secrets: t.Iterable[str | None] = ()) -> str:
     for pattern in (_SECRET_FLAG, _SECRET_IN_TEXT):
         text = pattern.sub(lambda m: m.group(1) + MASK, text)
     return _URL_USER.sub(MASK, _HF_TOKEN.sub(MASK, text))
+
+
+def is_secret(name: str, value: str) -> bool:
+    """Whether a value with this name is, or holds, a secret by what is known of names and forms."""
+    return bool(_SECRET_NAME.search(name)) or redact(value) != value
 
 
 def scrub(value: t.Any, secrets: t.Sequence[str | None] = ()) -> t.Any:

@@ -47,7 +47,7 @@ class Point:
     @property
     def id(self) -> str:
         """Names the load in files, findings and reports."""
-        load = f"q{self.rate:g}" if self.rate else f"c{self.concurrency}"
+        load = f"q{_short(self.rate)}" if self.rate else f"c{self.concurrency}"
         prompt = "" if self.input_len is None else f"-i{self.input_len}"
         return f"{load}{prompt}-o{self.output_len}-n{self.num_prompts}"
 
@@ -71,6 +71,12 @@ class Point:
             "output_len": self.output_len,
             "num_prompts": self.num_prompts,
         }
+
+
+def _short(rate: float) -> str:
+    """Six digits where they say it all, else as many as tell it from every other rate."""
+    short = f"{rate:g}"
+    return short if float(short) == rate else repr(rate)
 
 
 @dataclass(frozen=True)

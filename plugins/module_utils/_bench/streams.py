@@ -197,9 +197,11 @@ def _malformed(event: t.Any) -> str:
     counts = (
         [usage.get(name) for name in ("prompt_tokens", "completion_tokens")] if isinstance(usage, dict) else [usage]
     )
-    if not all(count is None or (type(count) is int and count >= 0) for count in counts):
-        return "has a usage that is no count"
-    return ""
+    return "" if all(map(_is_count, counts)) else "has a usage that is no count"
+
+
+def _is_count(value: t.Any) -> bool:
+    return value is None or (isinstance(value, int) and not isinstance(value, bool) and value >= 0)
 
 
 def _is_choice(choice: t.Any) -> bool:

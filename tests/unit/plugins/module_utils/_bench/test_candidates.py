@@ -133,3 +133,24 @@ def test_its_settings_are_added_to_those_of_the_user_as_the_role_takes_them() ->
         "gpu_memory_utilization": "",
     }
     assert base["args"] == {"seed": 1, "moe-backend": "auto"}
+
+
+@pytest.mark.parametrize(
+    ("given", "axes", "name"),
+    [
+        ({"layout": "tp2", "env": {"HF_TOKEN": "hf_abcdef"}}, {}, "HF_TOKEN"),
+        ({"layout": "tp2", "args": {"api-key": "hf_abcdef"}}, {}, "api-key"),
+        ({"layout": "tp2", "env": {"EXTRA": "--api-key hf_abcdef"}}, {}, "EXTRA"),
+        ("tp2", {"env": {"OPENAI_KEY": ["hf_abcdef", None]}}, "OPENAI_KEY"),
+    ],
+)
+def test_a_secret_is_no_difference_between_candidates(given: t.Any, axes: dict[str, t.Any], name: str) -> None:
+    with pytest.raises(ModelopsError, match=f"^Candidates differ in {name}, whose value is a secret") as found:
+        choose([given], PLANNED, axes=axes)
+    assert "abcdef" not in str(found.value)
+
+
+def test_what_is_no_candidate_is_shown_without_its_secrets() -> None:
+    with pytest.raises(ModelopsError, match="is no candidate") as found:
+        choose([{"env": {"HF_TOKEN": "hf_abcdef"}}], PLANNED)
+    assert "abcdef" not in str(found.value)

@@ -16,8 +16,17 @@ from ansible_collections.modelops.vllm.plugins.module_utils._bench.prometheus im
 
 LoadFixture = t.Callable[[str], str]
 POINT = Point(concurrency=4, input_len=64, output_len=32, num_prompts=16)
-BEFORE = Sample(start_time=1.0, finished={"length": 1.0}, generation_tokens=8, prompt_tokens=60)
-AFTER = Sample(start_time=1.0, finished={"length": 17.0}, generation_tokens=520, prompt_tokens=1104)
+BEFORE = Sample(
+    start_time=1.0, finished={"length": 1.0}, generation_tokens=8, prompt_tokens=60, prefix_queries=60, prefix_hits=0
+)
+AFTER = Sample(
+    start_time=1.0,
+    finished={"length": 17.0},
+    generation_tokens=520,
+    prompt_tokens=1104,
+    prefix_queries=1104,
+    prefix_hits=0,
+)
 
 
 def ids(verdict: t.Any) -> set[str]:

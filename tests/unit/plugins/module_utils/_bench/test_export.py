@@ -44,7 +44,7 @@ def test_no_text_is_a_formula_and_numbers_stay_numbers() -> None:
         "'-x",
         "'@x",
         "'\tx",
-        "'\rx",
+        "'\nx",
         "x=1",
         "-1.5",
         "",

@@ -12,7 +12,7 @@ import pytest
 from ansible_collections.modelops.vllm.plugins.module_utils._bench import client_guards, guards
 from ansible_collections.modelops.vllm.plugins.module_utils._bench.answers import Failure, Request
 from ansible_collections.modelops.vllm.plugins.module_utils._bench.points import Point
-from ansible_collections.modelops.vllm.plugins.module_utils._bench.prometheus import Delta
+from ansible_collections.modelops.vllm.plugins.module_utils._bench.prometheus import Delta, Sample
 from ansible_collections.modelops.vllm.plugins.module_utils._findings import Finding
 
 POINT = Point(concurrency=8, input_len=64, output_len=20, num_prompts=80)
@@ -359,3 +359,12 @@ def test_a_first_token_at_the_end_of_the_thinking_is_not_the_first_token() -> No
     seen = {"late_first_reads": 0.0, "ttft_ms": {"mean": 148.0}, "tpot_ms": {"mean": 4.7}}
     assert said(client_guards.token_times(seen, HEALTHY)) == [("token-times-withheld", "warning")]
     assert said(client_guards.late_client(seen, HEALTHY)) == [("first-tokens-late", "warning")]
+
+
+def test_a_server_that_counts_no_cache_hits_is_told() -> None:
+    silent = changed(prefix_hit_rate=None)
+    assert said(guards.prefix_cache(silent, Sample())) == [("prefix-cache-unknown", "info")]
+    # With the cache off there is nothing to count, and nothing to know.
+    assert guards.prefix_cache(silent, Sample(settings={"enable_prefix_caching": "False"})) == []
+    assert guards.prefix_cache(silent, Sample(prefix_queries=0.0)) == []
+    assert guards.prefix_cache(None, None) == []

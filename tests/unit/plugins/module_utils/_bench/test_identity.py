@@ -124,3 +124,25 @@ def test_a_budget_of_failures_is_part_of_what_was_measured() -> None:
     assert load(3)["max_failures"] == 3
     # Older results have no such key, and are still compared.
     assert "max_failures" not in load(0)
+
+
+@pytest.mark.parametrize(
+    ("text", "clean"),
+    [
+        ("OPENAI_KEY=abc NGC_KEY: def port=1", "OPENAI_KEY=*** NGC_KEY: *** port=1"),
+        ("SSH_PASS=abc", "SSH_PASS=***"),
+        ("--ngc-key abc --port 8", "--ngc-key *** --port 8"),
+        ("GET http://h/x?token=SECRET HTTP/1.1", "GET http://h/x?token=*** HTTP/1.1"),
+        ("http://h/x?a=b&token=SECRET", "http://h/x?a=b&token=***"),
+        # Nothing is opened by these.
+        ('{"key": "x"} bypass=1 monkey=2 key=3 pass=4', '{"key": "x"} bypass=1 monkey=2 key=3 pass=4'),
+    ],
+)
+def test_keys_and_passes_go_by_what_they_open(text: str, clean: str) -> None:
+    assert redact(text) == clean
+    assert scrub({"OPENAI_KEY": "a", "SSH_PASS": "b", "key": "c", "monkey": "d"}) == {
+        "OPENAI_KEY": "***",
+        "SSH_PASS": "***",
+        "key": "c",
+        "monkey": "d",
+    }

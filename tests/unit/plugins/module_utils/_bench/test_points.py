@@ -117,3 +117,17 @@ def test_prompts_of_a_file_have_no_common_length() -> None:
 def test_the_context_must_hold_input_and_output(length: int | None, excess: int) -> None:
     # range-ratio-context-overflow
     assert context_excess(Point(1, 512, 128, 11), length) == excess
+
+
+def test_rates_that_differ_have_ids_that_differ() -> None:
+    rates = [1.0000001, 1.0000002, 1.0, 0.5, 2.0, 100000.0, 0.1 + 0.2]
+    made = make_points([{"rate": rate} for rate in rates], {"input_len": 8, "output_len": 4, "num_prompts": 9})
+    assert {p.id.split("-i")[0] for p in made} == {
+        "q1.0000001",
+        "q1.0000002",
+        "q1",
+        "q0.5",
+        "q2",
+        "q100000",
+        "q0.30000000000000004",
+    }
