@@ -50,11 +50,13 @@ def evaluate(
     max_failures: int = 0,
     slo: t.Mapping[str, float] | None = None,
     random_prompts: bool = True,
+    chat: bool = False,
 ) -> Verdict:
     """Judge one run of the client.
 
     ``warmup_tokens_per_event`` is the most that a strictly checked stream of this server carried just before. ``slo``
-    are bounds in ms for the goodput. ``random_prompts`` is False for text.
+    are bounds in ms for the goodput. ``random_prompts`` is False for text. In a ``chat`` the server's
+    template adds tokens to each prompt, which the client does not count.
     """
     try:
         requests = read_requests(raw, point.num_prompts)
@@ -71,18 +73,14 @@ def evaluate(
         duration = raw.get("duration")
         seconds = float(duration) if isinstance(duration, (int, float)) and 0 < duration < math.inf else None
         metrics = compute(good, len(failed), point.concurrency, gpus=gpus, client_duration_s=seconds, slo=slo)
+    whole = [r for r in requests if r.index not in bad]
+    most_prompts = None if chat else guards.most_prompt_tokens(whole, len(requests))
     findings = [
         *guards.failures(failed, len(requests), max_failures),
         *server_findings,
         *(
             # Of the whole run, before anything is dropped: the counters know nothing of our reasons to drop.
-            guards.counters(
-                change,
-                len(requests),
-                len(failed),
-                point.output_len,
-                guards.most_prompt_tokens([r for r in requests if r.index not in bad], len(requests)),
-            )
+            guards.counters(change, len(requests), len(failed), point.output_len, most_prompts)
             if change or not server_findings
             else []
         ),

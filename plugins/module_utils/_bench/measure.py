@@ -322,6 +322,7 @@ def _load(
         max_failures=options.max_failures,
         slo=options.slo,
         random_prompts=job.dataset.name == "random",
+        chat=options.target.endpoint == "chat",
     )
     record["metrics"], record["server"] = verdict.metrics, verdict.server
     if verdict.metrics:

@@ -69,6 +69,12 @@ def test_the_prompts_of_others_make_it_invalid(load_fixture: LoadFixture) -> Non
     assert ids(verdict) == {"few-prompts", "other-traffic"}
 
 
+def test_what_a_chat_template_adds_is_of_nobody_else(load_fixture: LoadFixture) -> None:
+    after = dataclasses.replace(AFTER, prompt_tokens=1104 + 16 * 40)
+    assert "other-traffic" in ids(evaluate(result(load_fixture), POINT, before=BEFORE, after=after))
+    assert "other-traffic" not in ids(evaluate(result(load_fixture), POINT, before=BEFORE, after=after, chat=True))
+
+
 @pytest.mark.parametrize("seconds", [-1, 0, float("nan"), float("inf"), None, "1"])
 def test_without_start_times_and_a_duration_there_is_no_rate_to_believe(
     load_fixture: LoadFixture, seconds: object
