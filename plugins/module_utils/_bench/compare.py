@@ -183,18 +183,18 @@ def judge(records: list[Record], baseline: list[Record] | None) -> Comparison:
         return Comparison("invalid", reasons=broken)
     if baseline is None:
         return Comparison("recorded")
-    unfit = _same_run(records, baseline) + _mixed("the result", records) + _mixed("the baseline", baseline)
-    if unfit:
-        return Comparison("not_comparable", reasons=unfit)
-    return _compare(current, group(baseline), records[0]["identity"], baseline[0]["identity"])
+    mixed = _mixed("the result", records) + _mixed("the baseline", baseline)
+    if mixed:
+        return Comparison("not_comparable", reasons=mixed)
+    comparison = _compare(current, group(baseline), records[0]["identity"], baseline[0]["identity"])
+    comparison.reasons += _same_run(records, baseline)
+    return comparison
 
 
 def _same_run(records: t.Iterable[Record], baseline: t.Iterable[Record]) -> list[str]:
-    """A run that is on both sides: a result is always the same as itself."""
+    """A run that is on both sides: a result is always the same as itself, which has to be said beside any verdict."""
     both = sorted({str(r.get("run")) for r in records} & {str(r.get("run")) for r in baseline})
-    return [f"both sides have measurements of the run {', '.join(both)}: a result is not compared with itself"] * bool(
-        both
-    )
+    return [f"both sides have measurements of the run {run}, which cannot differ from itself" for run in both]
 
 
 def _mixed(side: str, records: t.Sequence[Record]) -> list[str]:

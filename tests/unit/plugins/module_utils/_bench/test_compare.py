@@ -170,11 +170,11 @@ def test_a_point_without_any_comparison_is_not_the_same() -> None:
     ]
 
 
-def test_a_run_is_not_compared_with_itself() -> None:
+def test_a_run_that_is_compared_with_itself_is_said_to_be() -> None:
     result = compare.judge(repeats(BASE), repeats(BASE))
     assert (result.verdict, result.reasons) == (
-        "not_comparable",
-        ["both sides have measurements of the run 20260314T150926Z-8f0a1c: a result is not compared with itself"],
+        "same",
+        ["both sides have measurements of the run 20260314T150926Z-8f0a1c, which cannot differ from itself"],
     )
 
 
