@@ -59,6 +59,8 @@ _SANDBOX = re.compile(
 )
 # Between podman's own SIGKILL and that of systemd, so that podman can clean up behind it.
 _STOP_MARGIN: t.Final = 10
+# What a file of this collection needs of its node.
+_NEED = re.compile(r"^(Image|AddDevice|Volume)=(.*)$", re.MULTILINE)
 # An override of these would start something else than what was checked.
 _KEPT: t.Final[t.Mapping[str, str]] = {
     "ContainerName": "the role names it after the unit",
@@ -100,6 +102,27 @@ class Container:
     """CDI devices (``nvidia.com/gpu=0``) or paths below /dev."""
     shm_size: str = ""
     """Size of an own /dev/shm (``16g``); empty for the one of the node."""
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What a container cannot start without."""
+
+    image: str
+    devices: t.Sequence[str]
+    volumes: t.Sequence[str]
+    """Each as :attr:`Container.volumes` has it."""
+
+
+def needs_of(text: str) -> Needs:
+    """What the container of a file needs that :func:`container_file` has written."""
+    found: dict[str, list[str]] = {"Image": [], "AddDevice": [], "Volume": []}
+    for key, value in _NEED.findall(text):
+        found[key].append(value)
+    # An override may name several on a line, and with a minus those that need not be there.
+    devices = [word for line in found["AddDevice"] for word in line.split() if not word.startswith("-")]
+    volumes = [volume.replace("%%", "%").replace("$$", "$") for volume in found["Volume"]]
+    return Needs(" ".join(found["Image"]), devices, volumes)
 
 
 def image_reference(image: str, *, allow_local: bool = False) -> str:

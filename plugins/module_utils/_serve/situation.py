@@ -12,9 +12,11 @@ import typing as t
 
 from .._errors import ModelopsError
 from .._findings import Finding, error
+from . import quadlet
 from .journal import Entry
-from .node import Node
+from .node import Node, run
 from .placing import foreign_files
+from .podman import Podman
 from .release import Release, Store
 
 _COMMAND = re.compile(r'^ExecStart="?(/[^\s"]+)', re.MULTILINE)
@@ -95,12 +97,30 @@ def not_ours(node: Node, store: Store, changing: t.Sequence[Release]) -> list[Fi
     return findings
 
 
-def missing(release: Release) -> list[str]:
-    """What a release needs and the node has no more, such as weights or a virtual environment that were removed."""
-    needed = []
+def missing(release: Release, podman: Podman | None = None) -> list[str]:
+    """What a release needs and the node has no more, such as weights or a virtual environment that were removed.
+
+    ``podman`` is asked about one in a container, by default that of this node.
+    """
+    needed, lost = [], []
     if release.record.get("model_dir"):
         needed.append(os.path.join(str(release.record["model_dir"]), "config.json"))
     for file in release.files:
         if file["name"] == "unit.service":
             needed += _COMMAND.findall(release.read(file["name"]))
-    return [path for path in needed if not os.path.exists(path)]
+        if file["name"] == "unit.container":
+            # The start puts the files of the release there itself.
+            own = {f["dest"] for f in release.files}
+            lost += _lost(quadlet.needs_of(release.read(file["name"])), own, podman or Podman(run))
+    return [path for path in needed if not os.path.exists(path)] + lost
+
+
+def _lost(needs: quadlet.Needs, own: t.Collection[str], podman: Podman) -> list[str]:
+    """What a container needs and podman would not find: it is started with ``--pull=never``."""
+    devices = podman.judge_devices(needs.devices)
+    volumes = podman.judge_volumes([v for v in needs.volumes if quadlet.volume_source(v) not in own])
+    return [
+        *([] if podman.image(needs.image) else [f"{needs.image} (image)"]),
+        *(f"{device} (device)" for finding in devices for device in finding.numbers["missing"]),
+        *(finding.numbers["path"] for finding in volumes),
+    ]

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from ansible_collections.modelops.vllm.plugins.module_utils._errors import ModelopsError
 from ansible_collections.modelops.vllm.plugins.module_utils._findings import Finding, error
-from ansible_collections.modelops.vllm.plugins.module_utils._serve import render
+from ansible_collections.modelops.vllm.plugins.module_utils._serve import render, situation
 from ansible_collections.modelops.vllm.plugins.module_utils._serve.causes import Cause
 from ansible_collections.modelops.vllm.plugins.module_utils._serve.journal import Journal
 from ansible_collections.modelops.vllm.plugins.module_utils._serve.placing import installed
@@ -162,10 +162,17 @@ class World:
         self.count = 0
 
     def release(self, instance: str = "main", name: str = "a", **facts: t.Any) -> Release:
+        return self.stage("unit.service", f"[Unit]\nDescription={name}\n", instance, **facts)
+
+    def container(self, image: str) -> Release:
+        return self.stage("unit.container", f"[Container]\nImage={image}\n", "main")
+
+    def stage(self, file: str, content: str, instance: str, **facts: t.Any) -> Release:
         self.count += 1
-        files = [{"name": "unit.service", "dest": str(self.root / f"vllm-{instance}.service"), "mode": "0644"}]
+        place = str(self.root / f"vllm-{instance}{Path(file).suffix}")
+        files = [{"name": file, "dest": place, "mode": "0644"}]
         base = {"instance": instance, "unit": f"vllm-{instance}.service", "files": files, "question": {}}
-        text = {"unit.service": f"{render.HEADER}[Unit]\nDescription={name}\n"}
+        text = {file: f"{render.HEADER}{content}"}
         release, _new = self.store.stage(text, {**base, **facts}, f"2026-11-30T10:00:{self.count:02d}Z")
         return release
 
@@ -670,6 +677,40 @@ def test_weights_that_were_removed_are_noticed_before_the_stop(world: World, tmp
     with pytest.raises(ModelopsError, match=r"Nothing was stopped.\n.*config\.json, which release"):
         world.switch(b)
     assert world.node.log == []
+
+
+@pytest.fixture
+def images(monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """Those that podman has on the node."""
+    found = {"a", "b"}
+    described = '[{"Id": "x", "Digest": "y", "Architecture": "amd64", "Size": 1}]'
+    monkeypatch.setattr(
+        situation, "run", lambda argv: (0, described, "") if argv[-1] in found else (125, "", "no such image")
+    )
+    return found
+
+
+def test_an_image_that_was_pruned_is_noticed_before_the_stop(world: World, images: set[str]) -> None:
+    a, b = world.container("a"), world.container("b")
+    world.switch(b)
+    world.switch(a)
+    images.remove("b")
+    world.node.log.clear()
+    with pytest.raises(ModelopsError, match=rf"Nothing was stopped\.\nb \(image\), which release {b.id} needs"):
+        world.switch(b)
+    assert world.node.log == []
+    assert world.serving() == {"vllm-main.service": a.id}
+
+
+def test_a_way_back_without_its_image_is_a_warning_when_it_does_not_serve(world: World, images: set[str]) -> None:
+    a, b = world.container("a"), world.container("b")
+    world.switch(a)
+    world.node.states[a.unit] = DEAD
+    world.node.boot.clear()
+    images.remove("a")
+    found = world.switch(b).report.findings
+    assert [(f.id, f.severity) for f in found] == [("way-back-damaged", "warning")]
+    assert found[0].message.startswith(f"a (image) of release {a.id} of vllm-main.service, to go back to, is missing")
 
 
 def test_what_makes_room_starts_at_boot_until_the_new_one_does(world: World) -> None:
