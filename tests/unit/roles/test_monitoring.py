@@ -29,7 +29,9 @@ SPECULATIVE = {
     "vllm:spec_decode_num_draft_tokens_total",
     "vllm:spec_decode_num_accepted_tokens_total",
 }
-FUNCTIONS = {"sum", "max", "min", "rate", "resets", "deriv", "min_over_time", "histogram_quantile", "by", "and"}
+FUNCTIONS = {
+    "sum", "max", "rate", "resets", "changes", "deriv", "min_over_time", "histogram_quantile", "by", "and", "or",
+}  # fmt: skip
 LABELS = {"node", "instance", "model_name", "le", "source", "finished_reason", "reason", "status"}
 
 
