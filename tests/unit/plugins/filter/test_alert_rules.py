@@ -51,6 +51,16 @@ def test_fields_are_replaced_and_labels_and_annotations_merged() -> None:
     assert other == {"alert": "B", "expr": "x > 1"}
 
 
+@pytest.mark.parametrize("duration", ["0s", "5m", "1h30m", "1y2w3d4h5m6s7ms", "0", 0])
+def test_durations_are_those_of_prometheus(duration: t.Any) -> None:
+    changed, _other = rules({"A": {"for": duration, "keep_firing_for": duration}})
+    assert (changed["for"], changed["keep_firing_for"]) == (duration, duration)
+
+
+def test_values_of_labels_may_be_numbers() -> None:
+    assert rules({"B": {"labels": {"tier": 1, "x": True}}})[1]["labels"] == {"tier": 1, "x": True}
+
+
 def test_an_alert_without_labels_gets_some() -> None:
     assert rules({"B": {"labels": {"severity": "info"}}})[1]["labels"] == {"severity": "info"}
 
@@ -66,9 +76,25 @@ def test_false_leaves_an_alert_out() -> None:
         ({"A": {"severity": "x"}}, "A has no field 'severity'; there are: expr, for,"),
         ({"A": None}, "The change of A is None: give the fields to replace, or false."),
         ({"A": "1h"}, "The change of A is '1h'"),
+        ([{"A": False}], "The changes are [{'A': False}]: give a mapping with the names of alerts."),
+        ({"A": {"for": 5}}, "for of A is 5: give a duration such as 5m, 1h30m or 0s."),
+        ({"A": {"for": True}}, "for of A is True: give a duration"),
+        ({"A": {"for": "30m1h"}}, "for of A is '30m1h': give a duration"),
+        ({"A": {"for": "1.5h"}}, "for of A is '1.5h': give a duration"),
+        ({"A": {"for": ""}}, "for of A is '': give a duration"),
+        ({"A": {"for": None}}, "for of A is None: give a duration"),
+        ({"A": {"keep_firing_for": "1 h"}}, "keep_firing_for of A is '1 h': give a duration"),
+        ({"A": {"expr": None}}, "expr of A is None: give an expression of PromQL as text."),
+        ({"A": {"expr": " "}}, "expr of A is ' ': give an expression"),
+        ({"A": {"labels": None}}, "labels of A is None: give a mapping of names of labels"),
+        ({"A": {"labels": "critical"}}, "labels of A is 'critical': give a mapping"),
+        ({"A": {"labels": {"a-b": "x"}}}, "labels of A is {'a-b': 'x'}: give a mapping"),
+        ({"A": {"labels": {"__name__": "x"}}}, "labels of A is {'__name__': 'x'}: give a mapping"),
+        ({"A": {"labels": {"a": ["x"]}}}, "labels of A is {'a': ['x']}: give a mapping"),
+        ({"A": {"annotations": ["x"]}}, "annotations of A is ['x']: give a mapping of names of annotations"),
     ],
 )
-def test_what_does_not_exist_is_named(changes: t.Any, words: str) -> None:
+def test_what_does_not_fit_is_named(changes: t.Any, words: str) -> None:
     with pytest.raises(AnsibleFilterError) as caught:
         alert_rules(TEXT, changes)
     assert words in str(caught.value)
