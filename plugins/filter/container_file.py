@@ -21,7 +21,8 @@ description:
     same restarts and the same time to stop, and vLLM's process the same limits, user and environment.
   - Each value reaches the process unchanged through Quadlet and systemd, whatever quotes, backslashes, C(%) or C($) it
     holds.
-  - An override that would start something else than what was checked is refused.
+  - An override that would start something else than what was checked is refused, by a key or by a flag in
+    C(PodmanArgs). So is one that gets in the way of the stop, such as C(StopTimeout).
 positional: _input
 options:
   _input:

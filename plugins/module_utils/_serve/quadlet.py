@@ -61,7 +61,7 @@ _SANDBOX = re.compile(
 _STOP_MARGIN: t.Final = 10
 # What a file of this collection needs of its node.
 _NEED = re.compile(r"^(Image|AddDevice|Volume)=(.*)$", re.MULTILINE)
-# An override of these would start something else than what was checked.
+# An override of these would start something else than what was checked, or get in the way of the stop.
 _KEPT: t.Final[t.Mapping[str, str]] = {
     "ContainerName": "the role names it after the unit",
     "Image": "set serve_image",
@@ -78,7 +78,35 @@ _KEPT: t.Final[t.Mapping[str, str]] = {
     "Notify": "the role waits for readiness itself",
     "Pull": "the image is pulled before anything is stopped",
     "ServiceName": "the role names it after the instance",
+    "StopTimeout": "set serve_stop_timeout",
+    "StopSignal": "vLLM ends its requests and its workers on SIGTERM",
+    "AutoUpdate": "the image is the one that was checked, until another is deployed",
+    "Network": "vLLM listens on serve_host and serve_port of the node",
+    "Pod": "vLLM listens on serve_host and serve_port of the node",
+    **dict.fromkeys(
+        ("UserNS", "UIDMap", "GIDMap", "SubUIDMap", "SubGIDMap", "RemapUsers", "RemapUid", "RemapGid"),
+        "the files of the model and of the caches belong to the users of the node",
+    ),
 }
+# Flags of `podman run` that do the same as a key that is kept; the last one of several holds.
+_KEPT_FLAGS: t.Final[t.Mapping[str, str]] = {
+    "--name": "ContainerName",
+    "--rootfs": "Rootfs",
+    "--entrypoint": "Entrypoint",
+    "--user": "User",
+    "-u": "User",
+    "--log-driver": "LogDriver",
+    "--pull": "Pull",
+    "--stop-timeout": "StopTimeout",
+    "--stop-signal": "StopSignal",
+    "--network": "Network",
+    "--net": "Network",
+    "--pod": "Pod",
+    "--userns": "UserNS",
+    "--uidmap": "UIDMap",
+    "--gidmap": "GIDMap",
+}
+_GPU = re.compile(r"nvidia\.com/gpu=|/dev/nvidia[0-9]|--gpus\b")
 
 
 @dataclass(frozen=True)
@@ -301,13 +329,28 @@ def _with_overrides(block: t.Mapping[str, t.Any], overrides: t.Mapping[str, t.An
     """Lists get longer, other values are replaced."""
     merged = dict(block)
     for key, value in overrides.items():
-        if key in _KEPT:
-            raise ModelopsError(
-                f"serve_unit_overrides must not change {key} of [{SECTION}]: {_KEPT[key]}.", "Leave it out."
-            )
+        _refuse_kept(key, value)
         before = merged.get(key)
         merged[key] = before + _listed(value) if isinstance(before, list) else value
     return merged
+
+
+def _refuse_kept(key: str, value: t.Any) -> None:
+    """Raises ModelopsError for an override that would change what is kept, by its key or by a flag."""
+    words = [word.strip("'\"") for line in _listed(value) for word in str(line).split()]
+    flags = [word.partition("=")[0] for word in words] if key == "PodmanArgs" else []
+    for said, name in [(key, key), *((f"{flag} by {key}", _KEPT_FLAGS[flag]) for flag in flags if flag in _KEPT_FLAGS)]:
+        if name in _KEPT:
+            raise ModelopsError(
+                f"serve_unit_overrides must not change {said} of [{SECTION}]: {_KEPT[name]}.", "Leave it out."
+            )
+    gpus = [word for word in words if _GPU.search(word)] if key in ("AddDevice", "PodmanArgs") else []
+    if gpus:
+        raise ModelopsError(
+            f"serve_unit_overrides must not add GPUs to the container, as {key}={gpus[0]} of [{SECTION}] does: they may"
+            " be those of another instance.",
+            "Set serve_devices.",
+        )
 
 
 def _listed(value: t.Any) -> list[t.Any]:

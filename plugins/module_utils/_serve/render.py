@@ -143,10 +143,13 @@ _KEPT: t.Final[t.Mapping[str, str]] = {
     "Restart": "vLLM exits with status 0 when its engine dies, so only 'always' brings it back",
     "TimeoutStopSec": "set serve_stop_timeout",
     "TimeoutSec": "it is TimeoutStopSec as well: set serve_stop_timeout, and TimeoutStartSec for the start",
+    "ExecStop": "vLLM would get its signal after that command alone, and what is left of serve_stop_timeout",
 }
 _KILL_MODES: t.Final = ("control-group", "mixed")
 _YES: t.Final = frozenset({"1", "yes", "y", "true", "t", "on"})
 _NO: t.Final = frozenset({"0", "no", "n", "false", "f", "off"})
+_TERM: t.Final = frozenset({"sigterm", "term", "15"})
+_KILL: t.Final = frozenset({"sigkill", "kill", "9"})
 _NEVER: t.Final = frozenset({"0", "infinity"})
 _NEEDED_VARIABLES: t.Final = ("VLLM_API_KEY", "CUDA_VISIBLE_DEVICES")
 
@@ -162,6 +165,9 @@ class _Harm:
 # Directives that are left alone as long as their values harm nothing.
 _HARMFUL: t.Final[t.Mapping[str, _Harm]] = {
     "SendSIGKILL": _Harm(lambda words: bool(words & _NO), "workers that outlive their server would keep the GPUs"),
+    "KillSignal": _Harm(lambda words: not words <= _TERM, "vLLM ends its requests and its workers on SIGTERM"),
+    "RestartKillSignal": _Harm(lambda words: not words <= _TERM, "vLLM ends its requests and its workers on SIGTERM"),
+    "FinalKillSignal": _Harm(lambda words: not words <= _KILL, "workers that outlive their server would keep the GPUs"),
     "RemainAfterExit": _Harm(
         lambda words: bool(words & _YES), "a vLLM that has ended would count as running, and nothing would restart it"
     ),

@@ -183,6 +183,9 @@ def test_overrides_make_lists_longer_and_replace_other_values() -> None:
         {"Container": {"LogDriver": "none"}},
         {"Container": {"User": "0"}},
         {"Service": {"Restart": "no"}},
+        {"Service": {"ExecStop": "/bin/true"}},
+        {"Service": {"KillSignal": "SIGKILL"}},
+        {"Service": {"RemainAfterExit": True}},
         {"Service": {"KillMode": "none"}},
         {"Service": {"ProtectHome": True}},
         {"Service": {"ReadWritePaths": "/srv"}},
@@ -192,6 +195,43 @@ def test_overrides_make_lists_longer_and_replace_other_values() -> None:
 def test_an_override_that_would_strand_the_node_is_refused(overrides: dict[str, dict[str, t.Any]]) -> None:
     with pytest.raises(ModelopsError):
         container_file(SECTIONS, CONTAINER, overrides)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "words"),
+    [
+        pytest.param("StopTimeout", 5, "change StopTimeout of .*: set serve_stop_timeout", id="B03-StopTimeout"),
+        ("PodmanArgs", "--stop-timeout=5", "change --stop-timeout by PodmanArgs .*: set serve_stop_timeout"),
+        ("StopSignal", "SIGKILL", "on SIGTERM"),
+        ("AutoUpdate", "registry", "the one that was checked"),
+        ("Network", "bridge", "serve_host and serve_port"),
+        ("PodmanArgs", ["--cpuset-mems=0", "--net bridge"], "change --net by PodmanArgs .* serve_host and serve_port"),
+        ("Pod", "a.pod", "serve_host and serve_port"),
+        ("UserNS", "auto", "belong to the users of the node"),
+        ("UIDMap", "0:1000:1", "belong to the users of the node"),
+        ("PodmanArgs", '"--userns=keep-id"', "belong to the users of the node"),
+        ("PodmanArgs", "--pull=always", "pulled before anything is stopped"),
+        ("AddDevice", "nvidia.com/gpu=all", "add GPUs .* AddDevice=nvidia.com/gpu=all .*Set serve_devices"),
+        ("AddDevice", ["/dev/infiniband", "-/dev/nvidia0"], "add GPUs"),
+        ("PodmanArgs", "--device=nvidia.com/gpu=7", "add GPUs"),
+        ("PodmanArgs", "--gpus all", "add GPUs"),
+    ],
+)
+def test_an_override_that_fights_what_is_kept_says_what_to_set(key: str, value: t.Any, words: str) -> None:
+    with pytest.raises(ModelopsError, match=words):
+        container_file(SECTIONS, CONTAINER, {"Container": {key: value}})
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("AddDevice", ["/dev/infiniband", "/dev/nvidia-caps-imex-channels/channel0"]),
+        ("PodmanArgs", ["--cpuset-mems=0", "--network-alias=x", "--cgroups=split"]),
+    ],
+)
+def test_other_devices_and_flags_are_added(key: str, value: list[str]) -> None:
+    text = container_file(SECTIONS, CONTAINER, {"Container": {key: value}})
+    assert "".join(f"{key}={one}\n" for one in value) in text
 
 
 @pytest.mark.parametrize(

@@ -128,6 +128,11 @@ def test_an_override_that_would_strand_the_node_is_refused(overrides: dict[str, 
     ("key", "value", "why"),
     [
         ("TimeoutSec", 3, "TimeoutStopSec as well"),
+        ("ExecStop", "/bin/sleep 600", "what is left of serve_stop_timeout"),
+        ("KillSignal", "SIGKILL", "on SIGTERM"),
+        ("KillSignal", 2, "on SIGTERM"),
+        ("RestartKillSignal", "SIGINT", "on SIGTERM"),
+        ("FinalKillSignal", "SIGTERM", "keep the GPUs"),
         ("SendSIGKILL", False, "keep the GPUs"),
         ("SendSIGKILL", "no", "keep the GPUs"),
         ("RemainAfterExit", True, "nothing would restart it"),
@@ -151,6 +156,10 @@ def test_an_override_that_gets_around_what_is_kept_is_refused_with_the_reason(ke
 @pytest.mark.parametrize(
     ("key", "value"),
     [
+        ("KillSignal", "SIGTERM"),
+        ("KillSignal", 15),
+        ("FinalKillSignal", "SIGKILL"),
+        ("ExecStopPost", "/bin/true"),
         ("SendSIGKILL", True),
         ("RemainAfterExit", "no"),
         ("PrivateDevices", False),
