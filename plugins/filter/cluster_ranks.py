@@ -32,8 +32,8 @@ options:
     description:
       - Ansible's C(hostvars). Of each host the variables C(serve_node_address) and C(ansible_host) are read, and the
         facts of the subset V(network).
-      - The address of a node is C(serve_node_address), or C(ansible_host) where that is an address of the node, or the
-        address of its default route.
+      - The address of a node is C(serve_node_address), or C(ansible_host) (the name of the host where that is not set)
+        where that is an address of the node, or the address of its default route.
     type: dict
     required: true
   present:
@@ -53,6 +53,16 @@ options:
     default: {}
   args:
     description: Flags that the user and the profile give. A backend other than V(mp) among them is an error.
+    type: dict
+    default: {}
+  host:
+    description: The host of the group that O(env) belongs to, C(inventory_hostname).
+    type: str
+    default: ""
+  env:
+    description:
+      - Environment that the user and the profile give on O(host), which wins over that of the rank. C(VLLM_HOST_IP)
+        with another address than that of the node is an error.
     type: dict
     default: {}
 """
@@ -84,6 +94,8 @@ def cluster_ranks(
     *,
     ports: t.Mapping[str, t.Any] | None = None,
     args: t.Mapping[str, t.Any] | None = None,
+    host: str = "",
+    env: t.Mapping[str, t.Any] | None = None,
 ) -> dict[str, t.Any]:
     """Findings about the group, its members, and what each rank is started with."""
     try:
@@ -97,10 +109,11 @@ def cluster_ranks(
         numbers = cluster.Ports(**{name: int(port) for name, port in (ports or {}).items()})
     except (KeyError, TypeError, ValueError) as e:
         raise AnsibleFilterError(f"cluster_ranks takes a layout {{tp, pp, dp, ep, replicas}} and ports: {e!r}") from e
-    nodes = [cluster.node(host, _variables(hostvars, host)) for host in hosts]
+    nodes = [cluster.node(name, _variables(hostvars, name)) for name in hosts]
     found = cluster.plan(nodes, sizes, numbers, args or {})
+    own = [f for node in nodes if node.host == host for f in cluster.other_address(node, env or {})]
     # Of a host that is not here nothing is known: what is wrong with its address would be no news.
-    findings = cluster.absent(hosts, present) or found.findings
+    findings = cluster.absent(hosts, present) or [*found.findings, *own]
     return {
         "valid": not any(f.severity == "error" for f in findings),
         "findings": as_dicts(findings),

@@ -34,6 +34,9 @@ _PINS: t.Final[t.Mapping[str, str]] = {
     "TP_SOCKET_IFNAME": "{interface}",
 }
 
+# Linux has one loopback interface, and it is always called so.
+_LOOPBACK: t.Final = "lo"
+
 _RAY_REASON: t.Final = (
     "Ray is a cluster of its own to install, to supervise and to keep in one version, vLLM's images have come without"
     " it since 0.19, and upstream advises mp"
@@ -99,12 +102,13 @@ class Cluster:
 def node(host: str, variables: t.Mapping[str, t.Any]) -> Node:
     """A node out of its variables ``serve_node_address`` and ``ansible_host``, and its facts of the subset network.
 
-    What the inventory calls its address counts only when the node has it: behind a NAT it is that of something else.
+    What the inventory calls its address, ``host`` itself where nothing else does, counts only when the node has it:
+    behind a NAT it is that of something else.
     """
     facts = variables.get("ansible_facts") or {}
     interfaces = _interfaces(facts)
     said = str(variables.get("serve_node_address") or "").strip()
-    reached = str(variables.get("ansible_host") or "").strip()
+    reached = str(variables.get("ansible_host") or host).strip()
     default = str((facts.get("default_ipv4") or facts.get("default_ipv6") or {}).get("address") or "")
     address = said or (reached if _key(reached) in interfaces else default)
     return Node(host, address, interfaces.get(_key(address), ""))
@@ -196,6 +200,25 @@ def common_digest(args_text: str, vllm_version: str, commit: str, members: t.Seq
     return hashlib.sha256(common.encode()).hexdigest()
 
 
+def other_address(node: Node, env: t.Mapping[str, t.Any]) -> list[Finding]:
+    """The environment of the user wins over the pins of a rank: an address in it has to be that of this node."""
+    said = str(env.get("VLLM_HOST_IP") or "").strip()
+    if not said or _key(said) == _key(node.address):
+        return []
+    return [
+        error(
+            "address-of-another",
+            f"VLLM_HOST_IP in serve_env is {said}, and the address of {node.host} is {node.address}: the ranks of a"
+            " group with one address for all of them do not find each other.",
+            "Leave VLLM_HOST_IP out of serve_env: each rank gets that of its node. Where it is not the right one, set"
+            " serve_node_address of this host.",
+            host=node.host,
+            said=said,
+            address=node.address,
+        )
+    ]
+
+
 def _pins(node: Node) -> dict[str, str]:
     return {name: value.format(address=node.address, interface=node.interface) for name, value in _PINS.items()}
 
@@ -232,6 +255,15 @@ def _judge_members(members: t.Sequence[Node]) -> t.Iterator[Finding]:
                 "address-not-here",
                 f"No interface of {node.host} has the address {address}.",
                 "Set serve_node_address to an address that this node has in the cluster network (ip -br address).",
+                address=str(address),
+            )
+        elif node.interface == _LOOPBACK:
+            # NCCL and Gloo would listen there. A routed fabric has such addresses, and other interfaces carry them.
+            yield error(
+                "address-on-loopback",
+                f"{node.host} has the address {address} on the interface {_LOOPBACK}, which leads to no other node.",
+                "Set serve_node_address of this host to the address of the interface that does (ip -br address).",
+                host=node.host,
                 address=str(address),
             )
     if len(families) > 1:

@@ -64,6 +64,16 @@ def test_flags_of_the_user_are_judged() -> None:
 
 
 @pytest.mark.parametrize(
+    ("host", "said", "ids"),
+    [("head", "10.0.0.1", []), ("worker", "10.0.0.1", ["address-of-another"]), ("worker", "10.0.0.2", [])],
+)
+def test_an_environment_of_the_whole_group_with_one_address(host: str, said: str, ids: list[str]) -> None:
+    both = ["head", "worker"]
+    found = cluster_ranks(both, HOSTVARS, both, LAYOUT, host=host, env={"VLLM_HOST_IP": said})
+    assert (found["valid"], [f["id"] for f in found["findings"]]) == (not ids, ids)
+
+
+@pytest.mark.parametrize(
     ("layout", "ports"),
     [({}, {}), ({"tp": "many"}, {}), (LAYOUT, {"mastre": 1}), (LAYOUT, {"master": "x"})],
 )

@@ -16,6 +16,7 @@ from ansible_collections.modelops.vllm.plugins.module_utils._serve.cluster impor
     absent,
     common_digest,
     node,
+    other_address,
     plan,
 )
 
@@ -155,6 +156,28 @@ def test_an_address_that_the_node_does_not_have() -> None:
     assert refused([nodes(2)[0], Node("gpu-1", "10.0.0.2", "")]) == ["address-not-here"]
 
 
+def test_an_address_on_the_loopback_interface_leads_nowhere() -> None:
+    found = plan([nodes(2)[0], Node("gpu-1", "10.255.0.2", "lo")], layout(pp=2), Ports(), {})
+    assert [(f.id, f.severity, f.numbers) for f in found.findings] == [
+        ("address-on-loopback", "error", {"host": "gpu-1", "address": "10.255.0.2"})
+    ]
+    assert "serve_node_address" in found.findings[0].remedy
+
+
+@pytest.mark.parametrize(
+    "env", [{}, {"VLLM_HOST_IP": ""}, {"VLLM_HOST_IP": " FD00::0:1"}, {"NCCL_SOCKET_IFNAME": "ib0"}]
+)
+def test_an_environment_that_leaves_a_node_its_address(env: dict[str, str]) -> None:
+    assert other_address(Node("gpu-0", "fd00::1", "ens1"), env) == []
+
+
+def test_an_environment_with_the_address_of_another_node_is_refused() -> None:
+    (finding,) = other_address(nodes(2)[1], {"VLLM_HOST_IP": "10.0.0.1"})
+    assert (finding.id, finding.severity) == ("address-of-another", "error")
+    assert finding.numbers == {"host": "gpu-1", "said": "10.0.0.1", "address": "10.0.0.2"}
+    assert "serve_node_address" in finding.remedy
+
+
 def test_everything_that_is_wrong_is_said_at_once() -> None:
     members = [Node("a", "127.0.0.1", "lo"), Node("b", "10.0.0.2", ""), Node("c", "x", "")]
     assert refused(members, tp=2, ports=Ports(29501, 29501, 70000)) == [
@@ -226,6 +249,21 @@ FACTS = {
 def test_the_address_of_a_node(said: str, reached: str, address: str, interface: str) -> None:
     variables = {"serve_node_address": said, "ansible_host": reached, "ansible_facts": FACTS}
     assert node("gpu-0", variables) == Node("gpu-0", address, interface)
+
+
+@pytest.mark.parametrize(
+    ("host", "reached", "address", "interface"),
+    [
+        pytest.param("10.7.0.5", None, "10.7.0.5", "bond0.7", id="its-own"),
+        pytest.param("10.7.0.5", "192.168.0.5", "192.168.0.5", "eth0", id="ansible-host-wins"),
+        pytest.param("203.0.113.9", None, "192.168.0.5", "eth0", id="behind-a-nat"),
+    ],
+)
+def test_the_address_of_a_node_that_the_inventory_calls_by_one(
+    host: str, reached: str | None, address: str, interface: str
+) -> None:
+    variables = {"ansible_facts": FACTS} if reached is None else {"ansible_facts": FACTS, "ansible_host": reached}
+    assert node(host, variables) == Node(host, address, interface)
 
 
 def test_a_node_that_was_never_asked_has_no_address() -> None:
