@@ -58,6 +58,12 @@ options:
       - Nodes that the hardware profile is made of. With more than one, O(nodes) has to be the same.
     type: int
     default: 1
+  pinned:
+    description:
+      - Whether the role serve sets C(VLLM_HOST_IP), C(GLOO_SOCKET_IFNAME) and C(NCCL_SOCKET_IFNAME) of each rank, as it
+        does for the hosts of C(serve_nodes_group). Then it does not matter where the host name leads.
+    type: bool
+    default: false
   vllm_findings:
     description:
       - What the filter P(modelops.vllm.version_findings#filter) says of the vLLM that will serve. Without it nothing is
@@ -215,6 +221,7 @@ def main() -> None:
             "port_info": {"type": "dict", "default": {}},
             "nodes": {"type": "int", "default": 1},
             "expected_nodes": {"type": "int", "default": 1},
+            "pinned": {"type": "bool", "default": False},
             "vllm_findings": {"type": "list", "elements": "dict"},
             "address": {"type": "str", "default": ""},
             "unit": {"type": "str", "default": ""},
@@ -245,6 +252,7 @@ def main() -> None:
             layout=layout,
             nodes=p["nodes"],
             expected_nodes=p["expected_nodes"],
+            pinned=p["pinned"],
             address=p["address"],
             unit=p["unit"],
             siblings=frozenset(Store(p["state_dir"]).units()) if p["state_dir"] else frozenset(),

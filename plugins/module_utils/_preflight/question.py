@@ -18,6 +18,7 @@ class Question:
     way.
 
     ``nodes`` is how many nodes the deployment spans, ``expected_nodes`` how many its hardware profile is made of.
+    ``pinned``: the role serve tells each rank its address and its interface.
     ``gpu_info`` is the result of gpu_info (empty without GPUs), ``layout`` the entry of layout_info that will be
     served (empty when none was judged), ``env`` and ``args`` are those of the instance, ``utilization`` is
     gpu_memory_utilization (0: vLLM's default), ``weights_bytes`` the size of the snapshot (0: unknown).
@@ -28,6 +29,7 @@ class Question:
     layout: t.Mapping[str, t.Any] = field(default_factory=dict)
     nodes: int = 1
     expected_nodes: int = 1
+    pinned: bool = False
     address: str = ""
     unit: str = ""
     siblings: frozenset[str] = frozenset()

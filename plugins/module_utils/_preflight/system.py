@@ -15,7 +15,7 @@ import socket
 import struct
 import typing as t
 
-from .._findings import Finding, error, warning
+from .._findings import Finding, error, info, warning
 from .._gpu.host import runner
 from .question import Question
 
@@ -140,16 +140,36 @@ def host_name(question: Question) -> list[Finding] | None:
         addresses = sorted({str(entry[4][0]) for entry in socket.getaddrinfo(name, None)})
     except OSError:
         addresses = []
-    return judge_host_name(name, addresses, interfaces(), question.address, question.env)
+    return judge_host_name(name, addresses, interfaces(), question.address, question.env, pinned=question.pinned)
 
 
 def judge_host_name(
-    name: str, addresses: t.Sequence[str], cards: t.Mapping[str, str], address: str, env: t.Mapping[str, str]
+    name: str,
+    addresses: t.Sequence[str],
+    cards: t.Mapping[str, str],
+    address: str,
+    env: t.Mapping[str, str],
+    *,
+    pinned: bool = False,
 ) -> list[Finding]:
-    """``addresses`` of the host name, ``cards`` with the address of each interface, ``address`` of the inventory."""
+    """``addresses`` of the host name, ``cards`` with the address of each interface, ``address`` of the inventory.
+
+    ``pinned``: the role serve gives each rank all of :data:`_ROUTES`.
+    """
     loopback = [a for a in addresses if _is_loopback(a)]
     if addresses and not loopback:
         return []
+    leads = f"leads to {', '.join(loopback)}" if loopback else "leads nowhere"
+    if pinned:
+        # Debian and Ubuntu are installed like this.
+        return [
+            info(
+                "hostname-loopback",
+                f"The host name {name} {leads}. The ranks do not listen there: the role serve sets {', '.join(_ROUTES)}"
+                " for each of them.",
+                addresses=list(addresses),
+            )
+        ]
     wanted = next(((c, a) for c, a in cards.items() if a == address), None) or next(
         ((c, a) for c, a in cards.items() if not c.startswith(_LOCAL) and not _is_loopback(a)), None
     )
@@ -157,7 +177,6 @@ def judge_host_name(
     values = dict(zip(_ROUTES, (ip, card, card), strict=True))
     unset = [route for route in _ROUTES if not env.get(route)]
     make = error if unset else warning
-    leads = f"leads to {', '.join(loopback)}" if loopback else "leads nowhere"
     return [
         make(
             "hostname-loopback",

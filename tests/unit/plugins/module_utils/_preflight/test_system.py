@@ -99,6 +99,20 @@ def test_d02_what_counts_as_loopback_and_what_helps(addresses, env, severity):
     assert [f.severity for f in findings] == ([severity] if severity else [])
 
 
+@pytest.mark.parametrize("addresses", [["127.0.1.1"], []])
+def test_ranks_that_the_role_pins_do_not_depend_on_the_host_name(addresses):
+    (finding,) = system.judge_host_name("node1", addresses, CARDS, "10.0.0.11", {}, pinned=True)
+    assert (finding.id, finding.severity) == ("hostname-loopback", "info")
+    assert system.judge_host_name("node1", ["10.0.0.11"], CARDS, "10.0.0.11", {}, pinned=True) == []
+
+
+@pytest.mark.parametrize(("pinned", "severity"), [(True, "info"), (False, "error")])
+def test_the_question_says_who_pins(monkeypatch, pinned, severity):
+    monkeypatch.setattr(system.socket, "getaddrinfo", lambda name, port: [(2, 1, 6, "", ("127.0.1.1", 0))])
+    (finding,) = system.host_name(Question(nodes=2, pinned=pinned))
+    assert finding.severity == severity
+
+
 @pytest.mark.parametrize(
     ("address", "card"), [("192.168.0.11", "eth1"), ("", "eth0"), ("node1.example", "eth0"), ("172.17.0.1", "docker0")]
 )
