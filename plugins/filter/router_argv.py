@@ -23,7 +23,7 @@ description:
 positional: _input
 options:
   _input:
-    description: The URLs of the backends, as a list or as a text with commas.
+    description: The URLs of the backends with their ports, as a list or as a text with commas.
     type: raw
     required: true
   host:
@@ -39,7 +39,7 @@ options:
     type: str
     required: true
   metrics_host:
-    description: The address of the metrics.
+    description: The IP address of the metrics. A name is an error, for which C(vllm-router) takes all addresses.
     type: str
     required: true
   metrics_port:

@@ -11,6 +11,7 @@ are taken and keys that are missing.
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import re
 import typing as t
@@ -19,10 +20,14 @@ from urllib.parse import urlsplit
 from .._errors import ModelopsError
 from .._planner.values import whole
 
-_LOOPBACK: t.Final = ("127.0.0.1", "localhost", "::1")
-_EVERYWHERE: t.Final = ("0.0.0.0", "::")
+_Address: t.TypeAlias = "ipaddress.IPv4Address | ipaddress.IPv6Address"
+
+# Where a client gets to that asks an address which is one to listen on, and what localhost is first in each hosts file.
+_ASKED: t.Final[t.Mapping[str, str]] = {"localhost": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}
 _PORTS: t.Final = (1024, 65535)
 _FLAG = re.compile(r"[a-z][a-z0-9-]*")
+# A user or a password in a URL, also within JSON.
+_USERINFO = re.compile(r"""://[^/?#\s"']*@""")
 _CONTROL = re.compile("[\x00-\x1f\x7f]")
 
 # Flags that have a variable of their own.
@@ -70,7 +75,14 @@ def argv(
             f"router_port and router_metrics_port are both {listen}: one port has one listener.",
             "Set router_metrics_port to a free port.",
         )
-    urls = _backends(backends, host, listen)
+    if _address(metrics_host) is None:
+        # vllm-router takes every name here for 0.0.0.0, without a word.
+        raise ModelopsError(
+            f"router_metrics_host is {metrics_host!r}, no IP address: vllm-router would show its metrics on all"
+            " addresses.",
+            "Give an address of the node, such as 127.0.0.1.",
+        )
+    urls = _backends(backends, {"router_port": (host, listen), "router_metrics_port": (metrics_host, metrics)})
     least = _LEAST_BACKENDS.get(policy, 1)
     if len(urls) < least:
         raise ModelopsError(
@@ -99,22 +111,30 @@ def _port(value: t.Any, name: str) -> int:
     return port
 
 
-def _backends(values: t.Any, host: str, port: int) -> list[str]:
-    """The URLs without a trailing slash, each once. No message shows the part of a URL that may hold a password."""
+def _backends(values: t.Any, own: t.Mapping[str, tuple[str, int]]) -> list[str]:
+    """The URLs without a trailing slash, each once. No message shows the part of a URL that may hold a password.
+
+    ``own``: where the router itself listens, by the variables of the ports.
+    """
     words = values.split(",") if isinstance(values, str) else list(values or [])
-    urls = [_url(str(word).strip(), host, port) for word in words]
+    urls = [_url(str(word).strip(), own) for word in words]
     if not urls:
         raise ModelopsError(
             "router_backends is empty: a router needs something to route to.",
             "Give the URLs of the instances, such as http://127.0.0.1:8001.",
         )
-    repeated = sorted({url for url in urls if urls.count(url) > 1})
-    if repeated:
-        raise ModelopsError(f"router_backends has {repeated[0]} twice.", "Name each backend once.")
+    servers: dict[tuple[object, int | None], str] = {}
+    for url in urls:
+        parts = urlsplit(url)
+        server = (_asked(parts.hostname or ""), parts.port)
+        if server in servers:
+            also = "" if servers[server] == url else f", the other time as {servers[server]}"
+            raise ModelopsError(f"router_backends has {url} twice{also}.", "Name each backend once.")
+        servers[server] = url
     return urls
 
 
-def _url(text: str, host: str, port: int) -> str:
+def _url(text: str, own: t.Mapping[str, tuple[str, int]]) -> str:
     remedy = "Give scheme, host and port, such as http://127.0.0.1:8001."
     try:
         parts = urlsplit(text)
@@ -130,19 +150,43 @@ def _url(text: str, host: str, port: int) -> str:
         raise ModelopsError(f"router_backends has {text!r}, which is no http URL of a server.", remedy)
     if parts.path not in ("", "/") or parts.query or parts.fragment:
         raise ModelopsError(f"router_backends has a path, a query or a fragment in the URL of {named}.", remedy)
-    if at == port and _same_host(named, host):
-        raise ModelopsError(
-            f"router_backends has {text!r}, where the router itself listens: it would ask itself for ever.",
-            "Give the instances ports of their own, or set router_port.",
-        )
+    if not at:
+        raise ModelopsError(f"router_backends has {text!r}, without a port from 1 to 65535.", remedy)
+    for variable, (host, port) in own.items():
+        if at == port and _leads_to(named, host):
+            raise ModelopsError(
+                f"router_backends has {text!r}, where the router itself listens ({variable}): one port has one"
+                " listener, and a router must not ask itself.",
+                f"Give the instances ports of their own, or set {variable}.",
+            )
     return f"{parts.scheme}://{parts.netloc}"
 
 
-def _same_host(one: str, listening: str) -> bool:
-    """As far as names alone can tell."""
-    if one in _LOOPBACK:
-        return listening in _LOOPBACK or listening in _EVERYWHERE
-    return one == listening
+def _leads_to(named: str, listening: str) -> bool:
+    """Whether who asks ``named`` gets to a server on ``listening``, as far as names and addresses alone can tell."""
+    one, other = _asked(named), _address(listening)
+    if isinstance(one, str) or other is None:
+        return one == _asked(listening)
+    if other.is_unspecified:
+        return one.is_loopback and (one.version == 4 or other.version == 6)
+    return one == other
+
+
+def _asked(host: str) -> _Address | str:
+    """The address that a client of ``host`` asks; the name itself where that does not say."""
+    address = _address(host)
+    text = _ASKED.get(host if address is None else str(address), host)
+    return _address(text) or text
+
+
+def _address(text: str) -> _Address | None:
+    """An IP address in one form, that of IPv4 for ::ffff:192.0.2.1; None for a name."""
+    try:
+        address = ipaddress.ip_address(text)
+    except ValueError:
+        return None
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return mapped or address
 
 
 def _flag(name: t.Any) -> str:
@@ -172,4 +216,9 @@ def _text(flag: str, value: t.Any) -> str:
     text = json.dumps(value, separators=(",", ":")) if isinstance(value, (dict, bool)) else str(value)
     if _CONTROL.search(text):
         raise ModelopsError(f"The value of {flag} holds a line break or another control character.", "Remove it.")
+    if _USERINFO.search(text):
+        raise ModelopsError(
+            f"router_args has a user or a password in a URL of {flag}: everyone on the node could read it.",
+            "Give a URL without one.",
+        )
     return text

@@ -11,6 +11,7 @@ import pytest
 from ansible.errors import AnsibleFilterError
 from ansible_collections.modelops.vllm.plugins.filter.router_argv import FilterModule, router_argv
 from ansible_collections.modelops.vllm.plugins.module_utils._errors import ModelopsError
+from ansible_collections.modelops.vllm.plugins.module_utils._serve.replicas import instances
 from ansible_collections.modelops.vllm.plugins.module_utils._serve.routing import argv
 
 TWO = ["http://127.0.0.1:8001", "http://127.0.0.1:8002"]
@@ -89,6 +90,25 @@ def test_a_flag_that_would_do_harm_is_refused(args: dict[str, t.Any], words: str
     assert words in refused(TWO, args=args)
 
 
+@pytest.mark.parametrize(
+    "args",
+    [
+        {"otlp-endpoint": "http://user:hunter2@collector:4317"},
+        {"decode": ["http://10.0.0.2:1", "http://hunter2@10.0.0.3:1"]},
+        {"config-json": {"url": "http://user:hunter2@collector"}},
+    ],
+)
+def test_a_secret_in_a_url_of_a_further_flag_is_refused_and_not_shown(args: dict[str, t.Any]) -> None:
+    message = refused(TWO, args=args)
+    assert f"a user or a password in a URL of {next(iter(args))}" in message
+    assert "hunter2" not in message
+
+
+def test_an_at_sign_that_is_no_user_is_none() -> None:
+    args = {"config-json": {"url": "http://collector", "mail": "a@example.com"}, "mirror": "http://a/x@1"}
+    assert further(args)[1] == "--mirror=http://a/x@1"
+
+
 def test_a_key_on_the_command_line_is_refused_and_not_shown() -> None:
     message = refused(TWO, args={"api-key": "hunter2"})
     assert "router_args must not have api-key" in message
@@ -115,8 +135,16 @@ def test_a_secret_in_a_url_is_refused_and_not_shown(url: str) -> None:
         (["http://[::1:8001"], "no URL"),
         (["http://a:8001/v1"], "a path, a query or a fragment in the URL of a."),
         ([TWO[0], TWO[0] + "/"], "has http://127.0.0.1:8001 twice"),
-        (["http://127.0.0.1:8000"], "would ask itself for ever"),
-        (["http://localhost:8000"], "would ask itself for ever"),
+        ([TWO[0], "http://localhost:8001"], "http://localhost:8001 twice, the other time as http://127.0.0.1:8001."),
+        (["http://[::1]:8001", "https://[0:0::1]:8001/"], "twice, the other time as http://[::1]:8001."),
+        (["http://127.0.0.1:8000"], "where the router itself listens (router_port)"),
+        (["http://localhost:8000"], "where the router itself listens (router_port)"),
+        (["http://0.0.0.0:8000"], "where the router itself listens (router_port)"),
+        (["http://[::ffff:127.0.0.1]:8000"], "where the router itself listens (router_port)"),
+        ([*TWO, "http://127.0.0.1:29000"], "where the router itself listens (router_metrics_port)"),
+        (["http://gpu1"], "'http://gpu1', without a port from 1 to 65535."),
+        (["http://gpu1:"], "without a port"),
+        (["http://gpu1:0"], "without a port"),
     ],
 )
 def test_a_backend_that_cannot_be_one_is_refused(backends: t.Any, words: str) -> None:
@@ -125,8 +153,36 @@ def test_a_backend_that_cannot_be_one_is_refused(backends: t.Any, words: str) ->
 
 def test_the_port_of_the_router_on_another_host_is_no_loop() -> None:
     assert "http://10.0.0.2:8000" in argv(["http://10.0.0.2:8000"], **OPTIONS)
-    assert "for ever" in refused(["http://127.0.0.1:8000"], host="0.0.0.0")
-    assert "for ever" in refused(["http://10.0.0.2:8000"], host="10.0.0.2")
+    for backend, host in [
+        ("http://127.0.0.1:8000", "0.0.0.0"),
+        ("http://127.0.1.1:8000", "0.0.0.0"),
+        ("http://127.0.0.1:8000", "::"),
+        ("http://[::]:8000", "::"),
+        ("http://[0:0::1]:8000", "::1"),
+        ("http://10.0.0.2:8000", "10.0.0.2"),
+        ("http://gpu1:8000", "gpu1"),
+    ]:
+        assert "the router itself listens" in refused([backend], host=host), (backend, host)
+    for backend, host in [
+        ("http://10.0.0.2:8000", "0.0.0.0"),
+        ("http://[::1]:8000", "0.0.0.0"),
+        ("http://127.0.0.2:8000", "127.0.0.1"),
+        ("http://gpu2:8000", "gpu1"),
+    ]:
+        assert backend in argv([backend], **{**OPTIONS, "host": host}), (backend, host)
+
+
+def test_the_metrics_of_a_name_would_be_those_of_all_addresses() -> None:
+    assert "--prometheus-host=::1" in argv(TWO, **{**OPTIONS, "metrics_host": "::1"})
+    for name in ("localhost", "gpu1", "", "[::1]"):
+        assert f"router_metrics_host is {name!r}, no IP address" in refused(TWO, metrics_host=name)
+
+
+def test_replicas_get_no_port_that_the_metrics_of_their_router_take() -> None:
+    urls = [one.url for one in instances("main", "tp4-r2", 28999, gpus={"count": 8})]
+    assert urls == ["http://127.0.0.1:29000", "http://127.0.0.1:29001"]
+    assert "set router_metrics_port" in refused(urls, port=28999)
+    assert urls[0] in argv(urls, **{**OPTIONS, "port": 28999, "metrics_host": "10.0.0.2"})
 
 
 @pytest.mark.parametrize(
