@@ -48,7 +48,7 @@ options:
     type: dict
     required: true
   ports:
-    description: TCP ports of the cluster network, V(master), V(rpc) and V(board).
+    description: TCP ports of the cluster network, V(master), V(rpc) and V(board), and V(serve) of the clients.
     type: dict
     default: {}
   args:

@@ -102,7 +102,7 @@ def decode(body: bytes) -> State | None:
         if not isinstance(raw, dict) or raw.pop("schema", None) != SCHEMA:
             return None
         state = State(**raw)
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, RecursionError):
         return None
     texts = (state.group, state.digest, state.kind, state.session, state.phase, state.invocation)
     numbers = (state.rank, state.attempt, state.epoch)

@@ -56,11 +56,15 @@ class Node:
 
 @dataclass(frozen=True)
 class Ports:
-    """TCP ports on the cluster network: ``master`` and ``rpc`` are the head's, ``board`` is ours on each node."""
+    """TCP ports on the cluster network: ``master`` and ``rpc`` are the head's, ``board`` is ours on each node.
+
+    ``serve`` is that of the clients (0: not told): no other may have its number, on whatever address it is.
+    """
 
     master: int = MASTER_PORT
     rpc: int = RPC_PORT
     board: int = BOARD_PORT
+    serve: int = 0
 
 
 @dataclass(frozen=True)
@@ -304,7 +308,7 @@ def _bad_address(node: Node, reason: str) -> Finding:
 
 def _judge_ports(ports: Ports) -> t.Iterator[Finding]:
     named = {"serve_master_port": ports.master, "serve_rpc_port": ports.rpc, "serve_group_port": ports.board}
-    users: dict[int, str] = {}
+    users: dict[int, str] = {ports.serve: "serve_port"}
     for name, port in named.items():
         if not 1 <= port <= 65535:
             yield error("port-range", f"{name} is {port}, which is no TCP port.", "Give a number from 1 to 65535.")

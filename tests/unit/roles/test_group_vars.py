@@ -31,6 +31,16 @@ def test_preflight_knows_the_hosts_whose_ranks_the_role_serve_pins(variables: di
     assert [call["pinned"] for call in calls if call] == ["{{ __preflight_pinned }}"]
 
 
+def test_the_port_of_the_clients_is_judged_with_those_between_the_nodes() -> None:
+    ports = load("serve/vars/main/nodes.yml")["__serve_ports"]
+    assert ports == {
+        "master": "{{ serve_master_port }}",
+        "rpc": "{{ serve_rpc_port }}",
+        "board": "{{ serve_group_port }}",
+        "serve": "{{ serve_port }}",
+    }
+
+
 def test_the_environment_of_the_user_is_judged_for_its_host() -> None:
     said = load("serve/vars/main/nodes.yml")["__serve_said"]
     assert said["host"] == "{{ inventory_hostname }}"

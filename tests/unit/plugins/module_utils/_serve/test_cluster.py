@@ -178,6 +178,14 @@ def test_an_environment_with_the_address_of_another_node_is_refused() -> None:
     assert "serve_node_address" in finding.remedy
 
 
+@pytest.mark.parametrize("name", ["master", "rpc", "board"])
+def test_the_port_of_the_clients_is_none_of_the_nodes(name: str) -> None:
+    ports = Ports(**{name: 8000, "serve": 8000})
+    found = plan(nodes(2), layout(pp=2), ports, {})
+    assert [(f.id, f.severity, f.numbers) for f in found.findings] == [("port-twice", "error", {"port": 8000})]
+    assert found.findings[0].message.startswith("serve_port and serve_")
+
+
 def test_everything_that_is_wrong_is_said_at_once() -> None:
     members = [Node("a", "127.0.0.1", "lo"), Node("b", "10.0.0.2", ""), Node("c", "x", "")]
     assert refused(members, tp=2, ports=Ports(29501, 29501, 70000)) == [
