@@ -95,6 +95,26 @@ options:
   port:
     description: The port that it listens on.
     type: int
+  ports:
+    description:
+      - Where it listens besides, such as the metrics of a router. M(modelops.vllm.vllm_switch) stops nothing while one
+        of them is held by what stays.
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      host:
+        description: The address.
+        type: str
+        required: true
+      port:
+        description: The port.
+        type: int
+        required: true
+      variable:
+        description: The variable that sets the port, for messages.
+        type: str
+        required: true
   vram_fraction:
     description: The part of the memory of each GPU that it takes, from 0 to 1. By default that of vLLM.
     type: float
@@ -190,6 +210,16 @@ def main() -> None:
             "devices": {"type": "list", "elements": "str", "default": []},
             "host": {"type": "str", "default": "127.0.0.1"},
             "port": {"type": "int"},
+            "ports": {
+                "type": "list",
+                "elements": "dict",
+                "default": [],
+                "options": {
+                    "host": {"type": "str", "required": True},
+                    "port": {"type": "int", "required": True},
+                    "variable": {"type": "str", "required": True},
+                },
+            },
             "vram_fraction": {"type": "float"},
             "question": {"type": "dict", "required": True},
             "group": {"type": "dict", "default": {}},

@@ -221,15 +221,16 @@ class Node:
 
     def port_findings(self, release: Release, ours: t.Collection[str]) -> list[Finding]:
         """May the release listen where it wants to? ``ours`` are the units that will be stopped before."""
-        host, port = str(release.record.get("host") or "127.0.0.1"), release.record.get("port")
-        if not port:
-            return []
-        holders = ports.owners(host, int(port), lambda: self._command([*ports.SS, f":{port}"])[1])
-        bind_errno = ports.bind_error(host, int(port))
+        return [finding for one in ports.wanted(release.record) for finding in self._judge_port(one, ours)]
+
+    def _judge_port(self, listener: ports.Listener, ours: t.Collection[str]) -> list[Finding]:
+        host, port = listener["host"], listener["port"]
+        holders = ports.owners(host, port, lambda: self._command([*ports.SS, f":{port}"])[1])
+        bind_errno = ports.bind_error(host, port)
         if bind_errno and not holders:
             # An instance that still loads has bound its port and does not listen yet.
             holders = [ports.Owner(0, "vllm", unit) for unit in ours if self.runs(unit)]
-        return ports.judge(host, int(port), ours, bind_errno, holders)
+        return ports.judge(host, port, ours, bind_errno, holders, variable=listener["variable"])
 
     # GPUs
 

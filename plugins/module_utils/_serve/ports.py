@@ -161,8 +161,37 @@ def bind_error(host: str, port: int) -> int:
     return 0
 
 
-def judge(host: str, port: int, ours: t.Collection[str], bind_errno: int, holders: t.Sequence[Owner]) -> list[Finding]:
-    """May an instance serve on this address? A listener of the units ``ours``, which will stop, is no obstacle."""
+class Listener(t.TypedDict):
+    """An address that a release listens on, and the variable that sets its port."""
+
+    host: str
+    port: int
+    variable: str
+
+
+def wanted(record: t.Mapping[str, t.Any]) -> list[Listener]:
+    """Those of a release.json: its port, unless it serves no HTTP, and those beside it; older ones lack these."""
+    port: Listener = {
+        "host": str(record.get("host") or "127.0.0.1"),
+        "port": int(record.get("port") or 0),
+        "variable": "serve_port",
+    }
+    return [one for one in (port, *(record.get("ports") or ())) if one["port"]]
+
+
+def judge(
+    host: str,
+    port: int,
+    ours: t.Collection[str],
+    bind_errno: int,
+    holders: t.Sequence[Owner],
+    *,
+    variable: str = "serve_port",
+) -> list[Finding]:
+    """May an instance serve on this address? A listener of the units ``ours``, which will stop, is no obstacle.
+
+    ``variable`` sets the port.
+    """
     own = [holder for holder in holders if holder.unit in ours]
     foreign = [holder for holder in holders if holder not in own]
     if bind_errno == 0 or (bind_errno == errno.EADDRINUSE and own and not foreign):
@@ -183,7 +212,7 @@ def judge(host: str, port: int, ours: t.Collection[str], bind_errno: int, holder
             error(
                 "port-reserved",
                 f"{where} is bound by a process that does not listen yet, perhaps another vLLM that still loads.",
-                "Wait for it or stop it, or set serve_port to a free port.",
+                f"Wait for it or stop it, or set {variable} to a free port.",
                 host=host,
                 port=port,
             )
@@ -192,7 +221,7 @@ def judge(host: str, port: int, ours: t.Collection[str], bind_errno: int, holder
         error(
             "port-taken",
             f"{where} is taken by {_describe(holder)}.",
-            "Stop it yourself if it may go, or set serve_port to a free port: this role stops its own unit only.",
+            f"Stop it yourself if it may go, or set {variable} to a free port: this role stops its own unit only.",
             host=host,
             port=port,
             pid=holder.pid,

@@ -41,6 +41,8 @@ _OLD_FILES: t.Final = ("args.yaml", _SECRETS, "unit.service")
 # Where that folder is while a link takes its place.
 _ASIDE: t.Final = ".1.0.0"
 _DIGITS: t.Final = 8
+# No part of the digest. The ports stand in the files too, and releases of before they were told go on to be found.
+_BESIDE: t.Final = ("schema", "id", "created", "digest", "plan", "ports")
 # Shorter values are words that stand in every log.
 _SECRET_LENGTH: t.Final = 6
 
@@ -144,7 +146,7 @@ def mask(text: str, secrets: t.Iterable[str]) -> str:
 
 def digest(contents: t.Mapping[str, str], facts: t.Mapping[str, t.Any]) -> str:
     """SHA-256 of everything that makes a release another one: its files, where they go, and what they serve."""
-    facts = {key: value for key, value in facts.items() if key not in ("schema", "id", "created", "digest", "plan")}
+    facts = {key: value for key, value in facts.items() if key not in _BESIDE}
     text = json.dumps([sorted(contents.items()), facts], sort_keys=True)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 

@@ -43,6 +43,7 @@ _FACTS: t.Final = (
     "devices",
     "host",
     "port",
+    "ports",
     "vram_fraction",
     "question",
     "plan",

@@ -11,7 +11,7 @@ import typing as t
 from pathlib import Path
 
 import pytest
-from ansible_collections.modelops.vllm.plugins.module_utils._serve import switching
+from ansible_collections.modelops.vllm.plugins.module_utils._serve import ports, switching
 from ansible_collections.modelops.vllm.plugins.module_utils._serve.release import Store
 
 KEY = "sk-very-secret-4711"
@@ -50,6 +50,20 @@ def test_a_release_is_staged_once(run_module: t.Any, params: dict[str, t.Any]) -
     assert first["release"] == again["release"] == os.path.basename(first["path"])
     assert sorted(os.listdir(first["path"])) == ["args.yaml", "release.json", "secrets.env", "unit.service"]
     assert (first["current"], first["last_good"]) == ("", "")
+
+
+def test_ports_are_kept_and_make_no_other_release(run_module: t.Any, params: dict[str, t.Any]) -> None:
+    """Those of before it kept them are found again, so that an upgrade of the collection restarts nothing."""
+    old = run_module("vllm_release", params)
+    further = [{"host": "127.0.0.1", "port": "29000", "variable": "router_metrics_port"}]
+    assert run_module("vllm_release", {**params, "ports": further})["release"] == old["release"]
+    new = run_module("vllm_release", {**params, "ports": further, "instance": "other"})
+    (release,) = Store(params["state_dir"]).releases("other")
+    assert (release.id, release.intact()) == (new["release"], True)
+    assert ports.wanted(release.record) == [
+        {"host": "127.0.0.1", "port": 8000, "variable": "serve_port"},
+        {"host": "127.0.0.1", "port": 29000, "variable": "router_metrics_port"},
+    ]
 
 
 def test_nothing_is_activated(run_module: t.Any, params: dict[str, t.Any], tmp_path: Path) -> None:

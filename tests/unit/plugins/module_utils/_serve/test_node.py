@@ -74,6 +74,19 @@ def test_a_port_that_another_process_holds_is_an_error_and_one_that_goes_is_none
     assert node.port_findings(release(None), set()) == []
 
 
+def test_ports_beside_the_main_one_are_judged_as_well() -> None:
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        port = held.getsockname()[1]
+        further = [{"host": "127.0.0.1", "port": port, "variable": "router_metrics_port"}]
+        router = Release("/r", {**release(None).record, "ports": further})
+        node = Node("", Systemctl(vllm_router_stays="active"))
+        (finding,) = node.port_findings(router, {"vllm-router-new.service"})
+        assert (finding.id, finding.severity) == ("port-reserved", "error")
+        assert "set router_metrics_port to a free port" in finding.remedy
+        assert node.port_findings(router, {"vllm-router-stays.service"}) == []
+
+
 def test_a_node_without_gpus_asks_nobody_about_them() -> None:
     node = Node("")
     assert node.gpu_findings([release(1)], ()) == []
