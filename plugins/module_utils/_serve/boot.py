@@ -6,8 +6,10 @@
 
 A new release is in the place of the old one before it has answered for the first time. Should the node start again at
 that moment, it would start what may never come up. So there is a unit, from before the stop until the switch has ended,
-that brings the files of what served before back at the boot, before any service starts. It is plain copying, without
-Python or this collection on the node; the next run then settles the switch that was cut off, with its proof.
+that brings the files of what served before back at the boot, before any service starts, and keeps from starting what
+came in its place under another name: until the switch has ended, one of both is enabled and then the other, or both. It
+is plain copying, without Python or this collection on the node; the next run then settles the switch that was cut off,
+with its proof.
 """
 
 from __future__ import annotations
@@ -21,11 +23,13 @@ from .release import Release
 UNIT: t.Final = "modelops-vllm-way-back.service"
 # All services come after this target unless they say otherwise.
 TARGET: t.Final = "basic.target"
+_BOOT_LINKS: t.Final = "/etc/systemd/system/multi-user.target.wants"
 
 
-def way_back_unit(before: t.Sequence[Release], targets: t.Sequence[Release]) -> str:
+def way_back_unit(before: t.Sequence[Release], targets: t.Sequence[Release], new: t.Sequence[Release] = ()) -> str:
     """The unit that has ``before`` start at the next boot, whatever of ``targets`` is in its place by then.
 
+    ``new`` are those of ``targets`` whose instances did not serve before: they must not start beside it.
     Each step is tried whatever became of the one before it: what serves with a copy too few is better than nothing.
     """
     kept = {file["dest"] for release in before for file in release.files}
@@ -43,8 +47,14 @@ def way_back_unit(before: t.Sequence[Release], targets: t.Sequence[Release]) -> 
             steps.append(["/bin/cp", "-p", "--remove-destination", source, file["dest"]])
         place, target = release.pointer("current")
         steps.append(["/bin/ln", "-sfn", target, place])
+    for unit in _units(new):
+        steps.append(["/bin/systemctl", "disable", unit])
+        # systemctl leaves the link to a unit that Quadlet has generated alone.
+        steps.append(["/bin/rm", "-f", os.path.join(_BOOT_LINKS, unit)])
     steps.append(["/bin/systemctl", "daemon-reload"])
-    steps += [["/bin/systemctl", "--no-block", "start", release.unit] for release in before]
+    # This boot has begun to start what was enabled, and goes on with it unless it is told otherwise.
+    steps += [["/bin/systemctl", "--no-block", "stop", unit] for unit in _units(new)]
+    steps += [["/bin/systemctl", "--no-block", "start", unit] for unit in _units(before)]
     sections: dict[str, dict[str, t.Any]] = {
         "Unit": {
             "Description": "The way back of a vLLM switch that was cut off",
@@ -58,3 +68,12 @@ def way_back_unit(before: t.Sequence[Release], targets: t.Sequence[Release]) -> 
         "Install": {"WantedBy": TARGET},
     }
     return render.unit(sections)
+
+
+def _units(releases: t.Iterable[Release]) -> list[str]:
+    """Their units and those beside them, such as the watch of a group."""
+    found = []
+    for release in releases:
+        beside = (os.path.basename(file["dest"]) for file in release.files if file["dest"].endswith(".service"))
+        found += [release.unit, *(unit for unit in beside if unit != release.unit)]
+    return found

@@ -219,7 +219,9 @@ class Switch(Steps):
         """From here on a boot brings back what served before, until this switch has ended. Raises OSError."""
         before = [r for r in find(self._store, entry.before) if r.intact()]
         if before:
-            self._node.arm(boot.way_back_unit(before, find(self._store, entry.targets)))
+            targets = find(self._store, entry.targets)
+            new = [r for r in targets if r.instance not in entry.before]
+            self._node.arm(boot.way_back_unit(before, targets, new))
         else:
             self._node.disarm()
 

@@ -39,10 +39,36 @@ def test_the_old_files_and_the_link_come_back_and_what_only_the_new_one_has_goes
     ]
 
 
-def test_another_instance_that_was_to_come_is_left_alone() -> None:
-    """It does not start at boot before it was proven."""
+def test_another_instance_that_was_to_come_does_not_start_beside_it() -> None:
+    """Once it was proven it is enabled, while the way back to what made room for it is still open."""
+    old, new = release("1", "/etc/kimi"), release("2", "/etc/minimax", instance="minimax")
+    assert steps(boot.way_back_unit([old], [new], [new]))[2:] == [
+        "/bin/systemctl disable vllm-minimax.service",
+        "/bin/rm -f /etc/systemd/system/multi-user.target.wants/vllm-minimax.service",
+        "/bin/systemctl daemon-reload",
+        "/bin/systemctl --no-block stop vllm-minimax.service",
+        "/bin/systemctl --no-block start vllm-main.service",
+    ]
+
+
+def test_another_instance_that_served_before_is_left_alone() -> None:
     text = boot.way_back_unit([release("1", "/etc/kimi")], [release("2", "/etc/minimax", instance="minimax")])
     assert not any("minimax" in step for step in steps(text))
+
+
+def test_the_watch_of_a_group_comes_back_and_goes_with_its_unit() -> None:
+    units = ("/etc/systemd/system/vllm-main.service", "/etc/systemd/system/vllm-main-watch.service")
+    group = release("1-old", *units)
+    alone = release("2-new", units[0])
+    told = [step for step in steps(boot.way_back_unit([group], [alone])) if "systemctl" in step]
+    assert told == [
+        "/bin/systemctl daemon-reload",
+        "/bin/systemctl --no-block start vllm-main.service",
+        "/bin/systemctl --no-block start vllm-main-watch.service",
+    ]
+    told = steps(boot.way_back_unit([release("1", "/etc/kimi", instance="kimi")], [group], [group]))
+    assert "/bin/systemctl disable vllm-main-watch.service" in told
+    assert "/bin/systemctl --no-block stop vllm-main-watch.service" in told
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd-analyze")

@@ -102,7 +102,9 @@ class FakeNode:
             argv = shlex.split(line.removeprefix("ExecStart=-")) if line.startswith("ExecStart=-") else []
             if argv[:1] == ["/bin/systemctl"]:
                 started |= {argv[-1]} if argv[-2] == "start" else set()
-            elif argv:
+                started -= {argv[-1]} if argv[-2] == "stop" else set()
+                self.boot -= {argv[-1]} if argv[-2] == "disable" else set()
+            elif argv and "/etc/systemd/system/" not in argv[-1]:  # not that of the machine that tests
                 subprocess.run(argv, check=True)
         self.states = dict.fromkeys(started, LIVE)
 
@@ -533,6 +535,28 @@ def test_a_node_that_loses_its_power_and_that_nobody_visits_serves_what_was_prov
         world.fails(b)
         assert world.serving() == {a.unit: a.id}, moment
         assert (world.phase(), world.node.way_back) == ("gone-back", ""), moment
+
+
+def test_a_node_that_loses_its_power_never_starts_both(tmp_path: Path) -> None:
+    """From the proof to the end of the switch both may be enabled, or neither."""
+    for moment in range(events_of_a_switch(tmp_path / "dry") + 4):
+        root = tmp_path / str(moment)
+        (root / "state").mkdir(parents=True)
+        world = World(root)
+        a = world.release("kimi", devices=["0"])
+        world.switch(a)
+        b = world.release("minimax", name="b", devices=["0"])
+        world.node.die_at = len(world.node.log) + moment
+        with contextlib.suppress(Killed):
+            world.switch(b)
+        world.node.die_at = -1
+        ended = world.phase() == "done" and world.store.linked("minimax", "last_good") == b
+        for _boot in range(2):
+            world.node.boot_again()
+            assert set(world.node.states) == {b.unit if ended else a.unit}, moment
+        world.switch(b)
+        assert world.serving() == {b.unit: b.id}, moment
+        assert world.node.boot == {b.unit}, moment
 
 
 def test_the_way_back_ends_with_the_switch(world: World) -> None:
