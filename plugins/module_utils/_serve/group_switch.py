@@ -19,6 +19,7 @@ import typing as t
 from dataclasses import dataclass, replace
 
 from .._errors import ModelopsError
+from .._findings import warning
 from . import causes, cluster, watch
 from .board import Group, fetch
 from .causes import Cause
@@ -33,6 +34,8 @@ from .switch import Switch
 
 # The nodes come to the switch after the same checks; where a fork waits for another one, this is how long.
 MEET_SECONDS: t.Final = 180.0
+# A play that stops all nodes begins on each of them within this time of the others.
+STOP_TOGETHER_SECONDS: t.Final = 10.0
 # What a stop may take longer than it should.
 STOP_MARGIN: t.Final = 60.0
 _LOOK_SECONDS: t.Final = 1.0
@@ -155,10 +158,28 @@ class GroupSwitch(Switch):
             self._leave()
 
     def stop(self, releases: t.Sequence[Release]) -> None:
-        """Stop them, and their watches with them. The other nodes run on, and cannot answer."""
+        """Stop them, and their watches with them. Where the other nodes run on, which cannot answer, that is told."""
+        running = [r for r in releases if self._node.runs(r.unit)]
         for release in releases:
             self._rest(release)
         super().stop(releases)
+        self._tell_of_parted(running)
+
+    def _tell_of_parted(self, stopped: t.Sequence[Release]) -> None:
+        end = time.monotonic() + STOP_TOGETHER_SECONDS
+        for release, part in ((r, p) for r in stopped if (p := part_of(r)) is not None):
+            while (left := _left_behind(part, ())) and time.monotonic() < end:
+                time.sleep(_LOOK_SECONDS)
+            if left:
+                self.report.findings.append(
+                    warning(
+                        "group-parted",
+                        f"{release.unit} is stopped, and {part.group.name}, one engine on several nodes, cannot answer"
+                        f" without it. It still runs on {', '.join(left)}.",
+                        "Stop it there too: run stop.yml for all nodes of that group, without --limit.",
+                        left=left,
+                    )
+                )
 
     # The steps of the switch
 

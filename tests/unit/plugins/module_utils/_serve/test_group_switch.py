@@ -13,6 +13,7 @@ import json
 import socket
 import threading
 import typing as t
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -503,6 +504,36 @@ def test_what_is_stopped_is_watched_no_more(pair: Pair) -> None:
     work.stop([current])
     assert not pair.head.watched
     assert pair.head.node.boot == set()
+
+
+def stopped_alone(host: Host) -> list[Finding]:
+    current = host.store.linked("main", "current")
+    assert current is not None
+    work = GroupSwitch(t.cast("t.Any", host.node), host.store, Limits(600, 120, 60), lambda _line: None)
+    work.stop([current])
+    assert not host.node.runs(UNIT)
+    return work.report.findings
+
+
+@pytest.mark.slow
+def test_a_node_that_is_stopped_alone_says_who_runs_on(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    pair.deploy("a")
+    monkeypatch.setattr(module, "STOP_TOGETHER_SECONDS", 0.0)
+    with watching(pair.worker):
+        (finding,) = stopped_alone(pair.head)
+        # Whoever is stopped already leaves nobody.
+        assert stopped_alone(pair.head) == []
+    assert (finding.id, finding.severity, finding.numbers) == ("group-parted", "warning", {"left": ["rank 1 (worker)"]})
+    assert "pair/main, one engine on several nodes" in finding.message
+    assert stopped_alone(pair.worker) == []
+
+
+@pytest.mark.slow
+def test_nodes_that_are_stopped_together_leave_nobody(pair: Pair) -> None:
+    pair.deploy("a")
+    with watching(pair.head), watching(pair.worker), ThreadPoolExecutor() as pool:
+        found = list(pool.map(stopped_alone, pair.hosts))
+    assert found == [[], []]
 
 
 @pytest.mark.slow
