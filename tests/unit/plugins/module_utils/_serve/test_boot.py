@@ -74,6 +74,7 @@ def test_the_watch_of_a_group_comes_back_and_goes_with_its_unit() -> None:
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd-analyze")
 def test_systemd_takes_the_unit(tmp_path: Path) -> None:
     unit = tmp_path / boot.UNIT
-    unit.write_text(boot.way_back_unit([release("1", "/etc/a b%$HOME", state="/srv/state of 100%")], []))
+    old, new = release("1", "/etc/a b%$HOME", state="/srv/state of 100%"), release("2", "/etc/b", instance="b")
+    unit.write_text(boot.way_back_unit([old], [new], [new]))
     run = subprocess.run(["systemd-analyze", "verify", unit], check=False, capture_output=True, text=True)
     assert (run.returncode, run.stderr) == (0, "")
