@@ -109,8 +109,9 @@ class FakeNode:
     def ask_to_stop(self, unit: str) -> None:
         self.log.append(f"{self.name} stops")
         threading.Event().wait(0.2)
-        self.stop(unit)
+        # First the note: as soon as the state can be seen the other node goes on.
         self.log.append(f"{self.name} has stopped")
+        self.stop(unit)
 
     def signal(self, unit: str, name: str) -> None:
         self.states[unit] = DEAD
