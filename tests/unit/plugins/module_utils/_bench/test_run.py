@@ -10,7 +10,6 @@ import types
 import typing as t
 
 import pytest
-from ansible_collections.modelops.vllm.plugins.module_utils._bench.measure import Options
 from ansible_collections.modelops.vllm.plugins.module_utils._bench.run import _Clock, _settings
 
 
@@ -66,7 +65,7 @@ def test_what_the_clock_ended_says_nothing_about_the_server(
 def test_a_run_is_continued_with_the_settings_of_its_figures() -> None:
     def settings(**changes: t.Any) -> dict[str, t.Any]:
         given = {"slo": {}, "gpu_uuids": [], "gpu_hour_price": None, "currency": "USD", **changes}
-        return _settings(t.cast("Options", types.SimpleNamespace(**given)))
+        return _settings(t.cast("t.Any", types.SimpleNamespace(**given)))
 
     assert settings(gpu_uuids=["b", "a", "b"]) == settings(gpu_uuids=["a", "b"])
     different: list[dict[str, t.Any]] = [
