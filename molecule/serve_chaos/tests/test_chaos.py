@@ -17,10 +17,13 @@ import typing as t
 from pathlib import Path
 
 import pytest
+from ansible_collections.modelops.vllm.plugins.module_utils._serve import boot
+from ansible_collections.modelops.vllm.plugins.module_utils._serve.release import Release
 
 from tests.support.scenario import ROLLBACK, command, environment, run_playbook
 
 UNIT = "vllm-main.service"
+OTHER_UNIT = "vllm-other.service"
 NODE = "chaos-node"
 KEY = "molecule-api-key-4711"
 CONVERGE = Path(__file__).parents[1] / "converge.yml"
@@ -209,6 +212,39 @@ def test_a_node_that_loses_its_power_and_that_nobody_visits_serves_what_it_serve
     assert deploy(serve_served_name="next").returncode == 0
     assert serving(host) == "next"
     assert host.run("ls /etc/systemd/system | grep way-back").stdout == ""
+
+
+OTHER = """[Service]
+ExecStart=/bin/sleep infinity
+[Install]
+WantedBy=multi-user.target
+"""
+
+
+def test_a_power_cut_at_the_commit_starts_one_model_and_not_both(host: t.Any) -> None:
+    """A new instance is enabled before the way back to the old one is taken off.
+
+    The node has no GPUs for which an instance would have to make room, so the state of that moment is made by hand.
+    """
+    before = serving(host)
+    folder = host.check_output("readlink -f /var/lib/vllm/instances/main/current")
+    old = Release(folder, json.loads(host.check_output("cat %s/release.json", folder)))
+    new = Release("/var/lib/vllm/instances/other/releases/new", {**old.record, "instance": "other", "unit": OTHER_UNIT})
+    new.record["files"] = []
+    for name, text in ((boot.UNIT, boot.way_back_unit([old], [new], [new])), (OTHER_UNIT, OTHER)):
+        host.check_output("printf %%s %s > /etc/systemd/system/%s", text, name)
+        host.check_output("systemctl enable %s", name)
+    kill_node()
+    end = time.monotonic() + WAIT
+    while time.monotonic() < end and serving(host) != before:
+        time.sleep(1)
+    assert serving(host) == before != "", host.run("journalctl -b --no-pager -n 60").stdout
+    assert host.run("systemctl is-enabled %s", OTHER_UNIT).stdout == "disabled\n"
+    # Not even for a moment.
+    assert host.check_output("systemctl show --value -p ExecMainStartTimestampMonotonic %s", OTHER_UNIT) == "0"
+    host.check_output("rm /etc/systemd/system/%s", OTHER_UNIT)
+    assert deploy(serve_served_name="one").returncode == 0
+    assert serving(host) == "one"
 
 
 def test_two_operators_at_once_the_second_is_refused_and_the_first_wins(host: t.Any) -> None:
