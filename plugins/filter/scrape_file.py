@@ -4,13 +4,13 @@
 
 from __future__ import annotations
 
-import ipaddress
 import re
 import typing as t
 import urllib.parse
 
 import yaml
 from ansible.errors import AnsibleFilterError
+from ansible_collections.modelops.vllm.plugins.module_utils._serve.addresses import parse
 
 DOCUMENTATION = r"""
 name: scrape_file
@@ -146,26 +146,21 @@ def _target(row: t.Mapping[str, t.Any], address: str, local: bool) -> str:
     """Where Prometheus reaches an instance, by the address that it listens on."""
     host, port = _listens(row)
     if _is_everywhere(host):
-        host = "127.0.0.1" if local else address.removeprefix("[").removesuffix("]")
+        host = "127.0.0.1" if local else _bare(address)
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def _ip(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    """None for a name. An IPv4 address in the form of IPv6, such as ``::ffff:127.0.0.1``, is the one of IPv4."""
-    try:
-        ip = ipaddress.ip_address(host.removeprefix("[").removesuffix("]"))
-    except ValueError:
-        return None
-    return getattr(ip, "ipv4_mapped", None) or ip
+def _bare(host: str) -> str:
+    return host.removeprefix("[").removesuffix("]")
 
 
 def _is_loopback(host: str) -> bool:
-    ip = _ip(host)
+    ip = parse(_bare(host))
     return host.lower() == "localhost" if ip is None else ip.is_loopback
 
 
 def _is_everywhere(host: str) -> bool:
-    ip = _ip(host)
+    ip = parse(_bare(host))
     return ip is not None and ip.is_unspecified
 
 

@@ -23,7 +23,8 @@ from .release import Release
 UNIT: t.Final = "modelops-vllm-way-back.service"
 # All services come after this target unless they say otherwise.
 TARGET: t.Final = "basic.target"
-_BOOT_LINKS: t.Final = "/etc/systemd/system/multi-user.target.wants"
+# Where the links to units that start at the boot are, below the folder of the units.
+LINKS: t.Final = "multi-user.target.wants"
 
 
 def way_back_unit(before: t.Sequence[Release], targets: t.Sequence[Release], new: t.Sequence[Release] = ()) -> str:
@@ -50,7 +51,7 @@ def way_back_unit(before: t.Sequence[Release], targets: t.Sequence[Release], new
     for unit in _units(new):
         steps.append(["/bin/systemctl", "disable", unit])
         # systemctl leaves the link to a unit that Quadlet has generated alone.
-        steps.append(["/bin/rm", "-f", os.path.join(_BOOT_LINKS, unit)])
+        steps.append(["/bin/rm", "-f", os.path.join("/etc/systemd/system", LINKS, unit)])
     steps.append(["/bin/systemctl", "daemon-reload"])
     # This boot has begun to start what was enabled, and goes on with it unless it is told otherwise.
     steps += [["/bin/systemctl", "--no-block", "stop", unit] for unit in _units(new)]

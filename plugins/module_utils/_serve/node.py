@@ -138,7 +138,7 @@ class Node:
         return self._command(["systemctl", "is-enabled", "--", unit])[1].strip()
 
     def _boot_link(self, unit: str) -> str:
-        return os.path.join(self._units, "multi-user.target.wants", unit)
+        return os.path.join(self._units, boot.LINKS, unit)
 
     def reload(self) -> None:
         """Have systemd read the unit files again. Raises ModelopsError when it does not."""
@@ -225,7 +225,7 @@ class Node:
 
     def _judge_port(self, listener: ports.Listener, ours: t.Collection[str]) -> list[Finding]:
         host, port = listener["host"], listener["port"]
-        holders = ports.owners(host, port, lambda: self._command([*ports.SS, f":{port}"])[1])
+        holders = ports.owners(host, port, lambda: self._command(ports.ss(port))[1])
         bind_errno = ports.bind_error(host, port)
         if bind_errno and not holders:
             # An instance that still loads has bound its port and does not listen yet.

@@ -17,10 +17,8 @@ import typing as t
 from dataclasses import dataclass
 
 from .._findings import Finding, error
+from .addresses import Address, plain
 
-Address: t.TypeAlias = "ipaddress.IPv4Address | ipaddress.IPv6Address"
-# Asks for the listeners on a port, which is to be added as ":8000".
-SS: t.Final = ("ss", "-ltnHe", "--cgroup", "sport", "=")
 _LISTEN = "0A"  # TCP_LISTEN in /proc/net/tcp
 _UNIT = re.compile(r"/([^/\s]+\.service)(?:[/\s]|$)")
 
@@ -52,13 +50,7 @@ def listeners(table: str, port: int) -> list[tuple[Address, str]]:
 def _of_kernel(text: str) -> Address:
     """An address as /proc/net shows it: words of 32 bits, each in the byte order of the machine."""
     words = (int(text[i : i + 8], 16) for i in range(0, len(text), 8))
-    return _plain(ipaddress.ip_address(b"".join(word.to_bytes(4, sys.byteorder) for word in words)))
-
-
-def _plain(address: Address) -> Address:
-    """The address of IPv4 that is meant by ::ffff:192.0.2.1; others as they are."""
-    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
-    return address if mapped is None else mapped
+    return plain(ipaddress.ip_address(b"".join(word.to_bytes(4, sys.byteorder) for word in words)))
 
 
 def overlap(one: Address, other: Address) -> bool:
@@ -74,15 +66,20 @@ def unit_of_cgroup(text: str) -> str:
     return units[0] if units else ""
 
 
+def ss(port: int) -> list[str]:
+    """The command that asks for the listeners on a port."""
+    return ["ss", "-ltnHe", "--cgroup", "sport", "=", f":{port}"]
+
+
 def owners(host: str, port: int, ask_ss: t.Callable[[], str], proc: str = "/proc") -> list[Owner]:
     """The listeners on ``port`` that are in the way of one on ``host``: on the same address, or one of both on all.
 
-    ``ask_ss`` gives the output of :data:`SS` for the port. It tells which sockets on ``::`` leave IPv4 alone. It also
+    ``ask_ss`` gives the output of :func:`ss` for the port. It tells which sockets on ``::`` leave IPv4 alone. It also
     tells the services where root may not see the files of other users' processes (containers without CAP_SYS_PTRACE).
     """
     wanted = _resolve(host, port)
     rows = [row for table in ("tcp", "tcp6") for row in listeners(_read(f"{proc}/net/{table}"), port)]
-    held = {inode: address for address, inode in rows if wanted is None or overlap(_plain(wanted), address)}
+    held = {inode: address for address, inode in rows if wanted is None or overlap(plain(wanted), address)}
     if not held:
         return []
     said: list[str] | None = None

@@ -234,7 +234,7 @@ def container_file(sections: Sections, container: Container, overrides: Sections
         "Exec": " ".join(_word(word) for word in container.argv[1:]),
     }
     service = {key: value for key, value in service.items() if not _is_podmans(key)}
-    service["ExecStartPre"] = [_clean(container.name), *_listed(service.get("ExecStartPre"))]
+    service["ExecStartPre"] = [_clean(container.name), *render.listed(service.get("ExecStartPre"))]
     merged["Service"] = service
     merged = {"Unit": merged.pop("Unit", {}), SECTION: _with_overrides(block, added), **merged}
     return render.unit(merged)
@@ -331,13 +331,13 @@ def _with_overrides(block: t.Mapping[str, t.Any], overrides: t.Mapping[str, t.An
     for key, value in overrides.items():
         _refuse_kept(key, value)
         before = merged.get(key)
-        merged[key] = before + _listed(value) if isinstance(before, list) else value
+        merged[key] = before + render.listed(value) if isinstance(before, list) else value
     return merged
 
 
 def _refuse_kept(key: str, value: t.Any) -> None:
     """Raises ModelopsError for an override that would change what is kept, by its key or by a flag."""
-    words = [word.strip("'\"") for line in _listed(value) for word in str(line).split()]
+    words = [word.strip("'\"") for line in render.listed(value) for word in str(line).split()]
     flags = [word.partition("=")[0] for word in words] if key == "PodmanArgs" else []
     for said, name in [(key, key), *((f"{flag} by {key}", _KEPT_FLAGS[flag]) for flag in flags if flag in _KEPT_FLAGS)]:
         if name in _KEPT:
@@ -351,7 +351,3 @@ def _refuse_kept(key: str, value: t.Any) -> None:
             " be those of another instance.",
             "Set serve_devices.",
         )
-
-
-def _listed(value: t.Any) -> list[t.Any]:
-    return value if isinstance(value, list) else [] if value is None else [value]

@@ -114,8 +114,7 @@ def unit(sections: t.Mapping[str, t.Mapping[str, t.Any]]) -> str:
         for key, value in keys.items():
             if not _UNIT_KEY.fullmatch(str(key)):
                 raise ModelopsError(f"{key!r} in [{section}] is not the name of a systemd directive.", "Correct it.")
-            values = value if isinstance(value, list) else [] if value is None else [value]
-            lines += [f"{key}={_unit_value(section, key, v)}" for v in values]
+            lines += [f"{key}={_unit_value(section, key, v)}" for v in listed(value)]
         blocks.append("\n".join(lines) + "\n")
     return HEADER + "\n".join(blocks)
 
@@ -211,7 +210,11 @@ def unit_with_overrides(
     return merged
 
 
+def listed(value: t.Any) -> list[t.Any]:
+    """The values of a directive: those of a list, a single one, none of null."""
+    return value if isinstance(value, list) else [] if value is None else [value]
+
+
 def _words(value: t.Any) -> frozenset[str]:
     """The words of a directive in small letters: of a text, a number, a truth value, or a list; none of null."""
-    values = value if isinstance(value, list) else [] if value is None else [value]
-    return frozenset(word for v in values for word in str(v).lower().split())
+    return frozenset(word for v in listed(value) for word in str(v).lower().split())

@@ -11,7 +11,6 @@ are taken and keys that are missing.
 
 from __future__ import annotations
 
-import ipaddress
 import json
 import re
 import typing as t
@@ -19,8 +18,7 @@ from urllib.parse import urlsplit
 
 from .._errors import ModelopsError
 from .._planner.values import whole
-
-_Address: t.TypeAlias = "ipaddress.IPv4Address | ipaddress.IPv6Address"
+from .addresses import Address, parse
 
 # Where a client gets to that asks an address which is one to listen on, and what localhost is first in each hosts file.
 _ASKED: t.Final[t.Mapping[str, str]] = {"localhost": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}
@@ -75,7 +73,7 @@ def argv(
             f"router_port and router_metrics_port are both {listen}: one port has one listener.",
             "Set router_metrics_port to a free port.",
         )
-    if _address(metrics_host) is None:
+    if parse(metrics_host) is None:
         # vllm-router takes every name here for 0.0.0.0, without a word.
         raise ModelopsError(
             f"router_metrics_host is {metrics_host!r}, no IP address: vllm-router would show its metrics on all"
@@ -164,7 +162,7 @@ def _url(text: str, own: t.Mapping[str, tuple[str, int]]) -> str:
 
 def _leads_to(named: str, listening: str) -> bool:
     """Whether who asks ``named`` gets to a server on ``listening``, as far as names and addresses alone can tell."""
-    one, other = _asked(named), _address(listening)
+    one, other = _asked(named), parse(listening)
     if isinstance(one, str) or other is None:
         return one == _asked(listening)
     if other.is_unspecified:
@@ -172,21 +170,11 @@ def _leads_to(named: str, listening: str) -> bool:
     return one == other
 
 
-def _asked(host: str) -> _Address | str:
+def _asked(host: str) -> Address | str:
     """The address that a client of ``host`` asks; the name itself where that does not say."""
-    address = _address(host)
+    address = parse(host)
     text = _ASKED.get(host if address is None else str(address), host)
-    return _address(text) or text
-
-
-def _address(text: str) -> _Address | None:
-    """An IP address in one form, that of IPv4 for ::ffff:192.0.2.1; None for a name."""
-    try:
-        address = ipaddress.ip_address(text)
-    except ValueError:
-        return None
-    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
-    return mapped or address
+    return parse(text) or text
 
 
 def _flag(name: t.Any) -> str:

@@ -124,8 +124,7 @@ def managed_flags(managed: t.Mapping[str, t.Any]) -> args.Flags:
 def judge_port(module: AnsibleModule) -> dict[str, t.Any]:
     """vllm_port_info: the result to return."""
     p = module.params
-    ss = [*ports.SS, f":{p['port']}"]
-    holders = ports.owners(p["host"], p["port"], lambda: run_command(module, ss)[1])
+    holders = ports.owners(p["host"], p["port"], lambda: run_command(module, ports.ss(p["port"]))[1])
     bind_errno = ports.bind_error(p["host"], p["port"])
     ours = {p["unit"]} if p["unit"] else set()
     if p["state_dir"]:
