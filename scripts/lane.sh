@@ -7,18 +7,18 @@ mkdir -p .cache/log
 log=.cache/log/$1.log
 # molecule folds its output to 80 columns where there is no terminal.
 export COLUMNS=160
+# Without colours and molecule's frame.
+plain() { sed -E 's/\x1b\[[0-9;]*m//g; s/^ +│ ?//' "$log"; }
 began=$SECONDS
 if make --no-print-directory -o setup "$1" >"$log" 2>&1; then
   # What pytest counted, for whoever reads a green run.
-  step "$1 passed in $((SECONDS - began)) s: $(sed 's/\x1b\[[0-9;]*m//g' "$log" | grep -oE '[0-9]+ passed[^│]*' | tail -1)"
+  step "$1 passed in $((SECONDS - began)) s: $(plain | grep -oE '[0-9]+ passed.*' | tail -1)"
 else
   cat "$log"
   step "$1 FAILED after $((SECONDS - began)) s, its output is above and in $log" | tee "$log.failed"
-  # Without colours and molecule's frame: which tests failed and how, and what Ansible or a script could not do.
-  sed -E 's/\x1b\[[0-9;]*m//g; s/^ +│ ?//' "$log" | cut -c 1-240 >"$log.plain"
+  # Which tests failed and how, and what Ansible or a script could not do.
   for what in '^(FAILED|ERROR) tests/' '^(E  |fatal: |failed: |\[ERROR\]|modelops\.vllm: )'; do
-    grep -m 12 -E "$what" "$log.plain" >>"$log.failed" || true
+    plain | cut -c 1-240 | grep -m 12 -E "$what" >>"$log.failed" || true
   done
-  rm "$log.plain"
   exit 1
 fi

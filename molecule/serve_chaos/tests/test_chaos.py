@@ -87,6 +87,14 @@ def serving(host: t.Any) -> str:
     return run.stdout.strip() if run.rc == 0 else ""
 
 
+def wait_until_serves(host: t.Any, name: str) -> None:
+    """Until the node serves this by itself, after its boot."""
+    end = time.monotonic() + WAIT
+    while time.monotonic() < end and serving(host) != name:
+        time.sleep(1)
+    assert serving(host) == name, host.run("journalctl -b --no-pager -n 60").stdout
+
+
 def journal(host: t.Any) -> str:
     return host.run("cat /var/lib/vllm/switch.json; journalctl -u %s -n 40 --no-pager", UNIT).stdout
 
@@ -203,10 +211,7 @@ def test_a_node_that_loses_its_power_and_that_nobody_visits_serves_what_it_serve
     assert serving(host) == ""
     kill_node()
     lose(play)
-    end = time.monotonic() + WAIT
-    while time.monotonic() < end and serving(host) != before:
-        time.sleep(1)
-    assert serving(host) == before, host.run("journalctl -b --no-pager -n 60").stdout
+    wait_until_serves(host, before)
     assert host.file("/etc/systemd/system/modelops-vllm-way-back.service").exists
     # Whoever comes then finds it in order, and leaves no way back behind.
     assert deploy(serve_served_name="next").returncode == 0
@@ -227,6 +232,7 @@ def test_a_power_cut_at_the_commit_starts_one_model_and_not_both(host: t.Any) ->
     The node has no GPUs for which an instance would have to make room, so the state of that moment is made by hand.
     """
     before = serving(host)
+    assert before
     folder = host.check_output("readlink -f /var/lib/vllm/instances/main/current")
     old = Release(folder, json.loads(host.check_output("cat %s/release.json", folder)))
     new = Release("/var/lib/vllm/instances/other/releases/new", {**old.record, "instance": "other", "unit": OTHER_UNIT})
@@ -235,10 +241,7 @@ def test_a_power_cut_at_the_commit_starts_one_model_and_not_both(host: t.Any) ->
         host.check_output("printf %%s %s > /etc/systemd/system/%s", text, name)
         host.check_output("systemctl enable %s", name)
     kill_node()
-    end = time.monotonic() + WAIT
-    while time.monotonic() < end and serving(host) != before:
-        time.sleep(1)
-    assert serving(host) == before != "", host.run("journalctl -b --no-pager -n 60").stdout
+    wait_until_serves(host, before)
     assert host.run("systemctl is-enabled %s", OTHER_UNIT).stdout == "disabled\n"
     # Not even for a moment.
     assert host.check_output("systemctl show --value -p ExecMainStartTimestampMonotonic %s", OTHER_UNIT) == "0"
